@@ -1,0 +1,47 @@
+"""lpot: from an FP32 model to the fastest low-precision one that holds your accuracy bar.
+
+>>> import lpot
+>>> lpot.__version__
+'2.0.0'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from lpot.version import VERSION as __version__
+
+if TYPE_CHECKING:
+    from lpot.core.errors import LpotError as LpotError
+    from lpot.core.evaluate import takes_session as takes_session
+    from lpot.core.goal import Goal as Goal
+    from lpot.core.result import Result as Result
+    from lpot.jobs.load import load as load
+    from lpot.jobs.recover import recover as recover
+    from lpot.jobs.tune import tune as tune
+    from lpot.quantization import Quantization as Quantization
+
+# name → where it lives; imported when first asked for, so that `import lpot` costs nothing
+_PUBLIC = {
+    "Goal": "lpot.core.goal",
+    "LpotError": "lpot.core.errors",
+    "Quantization": "lpot.quantization",
+    "Result": "lpot.core.result",
+    "load": "lpot.jobs.load",
+    "recover": "lpot.jobs.recover",
+    "takes_session": "lpot.core.evaluate",
+    "tune": "lpot.jobs.tune",
+}
+
+__all__ = ["__version__", *_PUBLIC]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'lpot' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,93 @@
+"""ONNX Runtime: the embedded default backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+
+from lpot.backends.onnx import save as saving
+from lpot.backends.onnx.build import build_graph
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.inspect import inspect, key_of
+from lpot.backends.onnx.load import load_graph
+from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.observe import observe
+from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
+from lpot.backends.onnx.passes.fold_constants import fold_constants
+from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
+from lpot.backends.onnx.passes.raise_opset import raise_opset
+from lpot.backends.onnx.plan import observed_tensors, plan
+from lpot.backends.onnx.rank import rank
+from lpot.backends.onnx.run import run_session
+from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import Capability
+
+PASSES = (raise_opset, fold_constants, fold_batchnorm, normalize_gemm)
+
+
+class OnnxBackend:
+    """`approach` is fixed by the original's framework names (qlinearops, integerops)."""
+
+    name = "onnx"
+    best_name = "best_model.onnx"
+
+    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
+        graph, path = load_graph(source)
+        folded: Graph = graph
+        for step in PASSES:
+            folded = step(folded)
+        model = OnnxModel(self, graph, folded, source=path)
+        model.session  # noqa: B018 - the runtime must accept the model before any work is spent
+        return model
+
+    def inspect(
+        self, model: OnnxModel, approach: Approach = "static", target: Target = "this"
+    ) -> Capability:
+        return inspect(model, approach, target)
+
+    def observe(
+        self, model: OnnxModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
+    ) -> dict[int, Observations]:
+        capable = {info.key.name: info.key.kind for info in self.inspect(model, "auto").low()}
+        return observe(model, observed_tensors(model.folded, capable), batches, sizes)
+
+    def build(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
+    ) -> OnnxModel:
+        if not recipe.low_ops:
+            return OnnxModel(self, model.graph, model.folded, recipe, source=model.source)
+        drawn = plan(model.folded, recipe)
+        if drawn.tensors and observations is None:
+            raise CalibrationError(
+                "static quantization needs calibration data; a dynamic one needs none"
+            )
+        stats = observations.tensors if observations is not None else {}
+        graph = build_graph(model.folded, drawn, stats, model.cache)
+        precisions = {key: drawn.precision(key) for key in map(key_of, model.folded.nodes)}
+        probe = observations.probe[0] if observations is not None and observations.probe else None
+        return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
+
+    def run(self, model: OnnxModel, inputs: Inputs) -> list[np.ndarray]:
+        return run_session(model.session, model.inputs, inputs)
+
+    def save(self, model: OnnxModel, path: Path) -> Path:
+        return saving.save(model, path)
+
+    def restore(self, path: Path) -> OnnxModel:
+        return saving.restore(self, path)
+
+    def rank(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        return rank(self, model, recipe, observations)
+
+    def versions(self) -> dict[str, str]:
+        return {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}

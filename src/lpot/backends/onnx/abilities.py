@@ -1,0 +1,145 @@
+"""What this runtime and CPU can do: which ops, which ranges, and the self-test that decides."""
+
+from __future__ import annotations
+
+import logging
+from functools import lru_cache
+
+import numpy as np
+import onnxruntime as ort
+from onnx import TensorProto, helper
+
+from lpot.backends.onnx.graph import to_tensor
+from lpot.core.backend import Target
+from lpot.core.recipe import FP32, OpConfig, TensorConfig
+
+logger = logging.getLogger(__name__)
+
+# Ops that do the arithmetic and pay for themselves alone.
+COMPUTE = ("Conv", "ConvTranspose", "MatMul", "Gemm")
+# Ops that keep or lose time: low precision only between low-precision neighbours.
+ARITHMETIC = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid")
+# Ops that move int8 values without changing them: the output has the input's scale.
+MOVING = (
+    *("MaxPool", "Reshape", "Transpose", "Flatten", "Squeeze", "Unsqueeze"),
+    *("Resize", "Slice", "DepthToSpace"),
+)
+# Ops swallowed by the quantization that follows them.
+CLAMPING = ("Relu", "Clip")
+FOLLOWERS = (*ARITHMETIC, *MOVING, *CLAMPING)
+
+NEVER = {
+    "Softmax": "INT8 Softmax runs at a fifth of FP32's speed",
+    "LayerNormalization": "INT8 LayerNorm is slower than FP32",
+    "SkipLayerNormalization": "INT8 LayerNorm is slower than FP32",
+    "Gelu": "INT8 Gelu is slower than FP32",
+    "LSTM": "ONNX Runtime has no static INT8 kernel for it",
+    "GRU": "ONNX Runtime has no static INT8 kernel for it",
+    "RNN": "ONNX Runtime has no static INT8 kernel for it",
+}
+ALGORITHMS = ("minmax", "percentile", "kl", "mse")
+
+
+def bits_for(kind: str, target: Target) -> int:
+    """Weight bits in use: 7 where 8 would overflow the CPU's 16-bit sums."""
+    if target == "this":
+        return 7 if saturates(kind) else 8
+    return 7 if target == "avx2" else 8
+
+
+@lru_cache
+def saturates(kind: str) -> bool:
+    """Run the worst case of one op through the real kernels and compare with the truth."""
+    rows, columns = 64, 16
+    data = np.full((1, rows), 255, np.uint8)
+    weight = np.full((rows, columns), 127, np.int8)
+    truth = 255.0 * 127.0 * rows
+    model = _worst_conv(rows, columns) if kind.startswith("Conv") else _worst_matmul(weight)
+    if kind.startswith("Conv"):
+        data = data.reshape(1, rows, 1, 1).repeat(4, 2).repeat(4, 3)
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"x": data})
+    worst = float(np.abs(result / truth - 1.0).max())
+    logger.info("%s: worst case of 8 bits is off by %.3f", kind, worst)
+    return worst > 0.02
+
+
+def _worst_matmul(weight: np.ndarray) -> bytes:
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "one", "zero_u8"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "one", "zero_s8"], ["wf"]),
+        helper.make_node("MatMul", ["xf", "wf"], ["y"]),
+    ]
+    return _probe_model(nodes, weight, [1, weight.shape[0]])
+
+
+def _worst_conv(rows: int, columns: int) -> bytes:
+    weight = np.full((columns, rows, 1, 1), 127, np.int8)
+    # The output is scaled so that the truth is the largest code: rounding stays below 0.4 %.
+    nodes = [
+        helper.make_node("DequantizeLinear", ["x", "one", "zero_u8"], ["xf"]),
+        helper.make_node("DequantizeLinear", ["w", "one", "zero_s8"], ["wf"]),
+        helper.make_node("Conv", ["xf", "wf"], ["c"], kernel_shape=[1, 1]),
+        helper.make_node("QuantizeLinear", ["c", "out", "zero_u8"], ["q"]),
+        helper.make_node("DequantizeLinear", ["q", "out", "zero_u8"], ["y"]),
+    ]
+    return _probe_model(nodes, weight, [1, rows, 4, 4], out=127.0 * rows)
+
+
+def _probe_model(nodes: list, weight: np.ndarray, shape: list[int], out: float = 1.0) -> bytes:
+    constants = {
+        "w": weight,
+        "one": np.float32(1),
+        "out": np.float32(out),
+        "zero_u8": np.uint8(0),
+        "zero_s8": np.int8(0),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "probe",
+        [helper.make_tensor_value_info("x", TensorProto.UINT8, shape)],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [to_tensor(name, np.asarray(value)) for name, value in constants.items()],
+    )
+    opset = [helper.make_opsetid("", 13)]
+    return helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+
+
+def static_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConfig, ...]:
+    """Static configs, the most wanted first: per channel, minmax."""
+    bits = bits_for(kind, target)
+    granularities = ("per_channel", "per_tensor") if per_channel else ("per_tensor",)
+    return tuple(
+        OpConfig(
+            TensorConfig("uint8", "asym", "per_tensor", algorithm, 8),
+            TensorConfig("int8", "sym", granularity, "minmax", bits),
+            "static",
+        )
+        for granularity in granularities
+        for algorithm in ALGORITHMS
+    )
+
+
+def dynamic_choices(kind: str, target: Target) -> tuple[OpConfig, ...]:
+    bits = bits_for(kind, target)
+    return tuple(
+        OpConfig(
+            TensorConfig("uint8", "asym", "per_tensor", "minmax", 8),
+            TensorConfig("int8", "sym", granularity, "minmax", bits),
+            "dynamic",
+        )
+        for granularity in ("per_channel", "per_tensor")
+    )
+
+
+def follower_choices() -> tuple[OpConfig, ...]:
+    return (
+        *(
+            OpConfig(TensorConfig("uint8", "asym", "per_tensor", algorithm, 8), None, "static")
+            for algorithm in ALGORITHMS
+        ),
+        FP32,
+    )

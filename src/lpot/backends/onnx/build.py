@@ -1,0 +1,246 @@
+"""From a plan to a graph with Q and DQ nodes, in milliseconds and without data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from lpot.backends.onnx.graph import Graph, attribute
+from lpot.backends.onnx.plan import Plan, output_of
+from lpot.core.errors import CalibrationError
+from lpot.core.histogram import TensorStats
+from lpot.core.numerics import SCALE_FLOOR, QuantParams, affine, quantize_weight
+from lpot.core.recipe import OpConfig
+
+WeightCache = dict[tuple[str, int | None, int], tuple[np.ndarray, np.ndarray]]
+
+
+def build_graph(
+    graph: Graph, plan: Plan, stats: Mapping[str, TensorStats], cache: WeightCache
+) -> Graph:
+    return _Emitter(graph, plan, stats, cache).emit()
+
+
+class _Emitter:
+    """Writes one graph. Node protos of untouched ops are shared with the source graph."""
+
+    def __init__(
+        self, graph: Graph, plan: Plan, stats: Mapping[str, TensorStats], cache: WeightCache
+    ) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.stats = stats
+        self.cache = cache
+        self.nodes: list[NodeProto] = []
+        self.weights: dict[str, np.ndarray] = dict(graph.weights)
+        self.params: dict[str, QuantParams] = {}
+        self.low_made = self._tensors_made_low()
+        self.shared: dict[str, tuple[str, str, str]] = {}  # tensor → dynamic quantization of it
+
+    def emit(self) -> Graph:
+        for name in self.graph.inputs:
+            self._quantize_after(name)
+        for node in self.graph.nodes:
+            if node.name in self.plan.dynamic:
+                self._emit_dynamic(node, self.plan.dynamic[node.name])
+            elif node.name in self.plan.low and node.name not in self.plan.clamps:
+                self._emit_low(node, self.plan.low[node.name])
+            else:
+                self._emit_float(node)
+            for name in node.output:
+                self._quantize_after(name)
+        return self.graph.replaced(self.nodes, self.weights)
+
+    # -- tensors -----------------------------------------------------------------------------
+
+    def _tensors_made_low(self) -> set[str]:
+        return {
+            output_of(self.graph, node, self.plan.clamps)
+            for node in self.graph.nodes
+            if node.name in self.plan.low
+        }
+
+    def _renamed(self, name: str) -> bool:
+        """A graph output made by an INT8 op: the dequantized tensor takes over its name."""
+        return name in self.graph.outputs and name in self.low_made and name in self.plan.tensors
+
+    def _raw(self, name: str) -> str:
+        return f"{name}/raw" if self._renamed(name) else name
+
+    def _dequantized(self, name: str) -> str:
+        return name if self._renamed(name) else f"{name}/dequantized"
+
+    def _reader(self, name: str, low: bool) -> str:
+        """What an op reads for a tensor: floats stay floats unless an INT8 op made them."""
+        if name in self.plan.tensors and (low or name in self.low_made):
+            return self._dequantized(name)
+        return name
+
+    def _quantize_after(self, name: str) -> None:
+        if name not in self.plan.tensors:
+            return
+        params = self._activation(name)
+        scale, zero = f"{name}/scale", f"{name}/zero_point"
+        self.weights[scale] = np.array(params.scale, np.float32)
+        self.weights[zero] = np.array(params.zero_point, np.uint8)
+        quantized = f"{name}/quantized"
+        self._add("QuantizeLinear", [self._raw(name), scale, zero], quantized)
+        self._add("DequantizeLinear", [quantized, scale, zero], self._dequantized(name))
+
+    def _activation(self, name: str) -> QuantParams:
+        root = self.plan.roots.get(name, name)
+        if root not in self.params:
+            stats = self.stats.get(root)
+            if stats is None:
+                raise CalibrationError(f"tensor {root!r} was not seen during calibration")
+            lo, hi = stats.range(self.plan.tensors.get(root, self.plan.tensors[name]))
+            self.params[root] = affine(lo, hi)
+        return self.params[root]
+
+    # -- nodes -------------------------------------------------------------------------------
+
+    def _add(self, kind: str, inputs: list[str], output: str, **attributes: object) -> None:
+        self.nodes.append(
+            helper.make_node(kind, inputs, [output], name=f"{output}:{kind}", **attributes)
+        )
+
+    def _emit_float(self, node: NodeProto) -> None:
+        swallowed = node.name in self.plan.clamps
+        inputs = [name if swallowed else self._reader(name, low=False) for name in node.input]
+        outputs = [self._raw(name) for name in node.output]
+        self._append(node, inputs, outputs)
+
+    def _append(self, node: NodeProto, inputs: list[str], outputs: list[str]) -> None:
+        if list(node.input) == inputs and list(node.output) == outputs:
+            self.nodes.append(node)
+            return
+        twin = NodeProto()
+        twin.CopyFrom(node)
+        twin.input[:] = inputs
+        twin.output[:] = outputs
+        self.nodes.append(twin)
+
+    def _emit_low(self, node: NodeProto, config: OpConfig) -> None:
+        inputs = [self._reader(name, low=not self.graph.is_constant(name)) for name in node.input]
+        if config.weight is not None:
+            inputs[1:] = self._emit_weight(node, config)
+        self._append(node, inputs, [self._raw(name) for name in node.output])
+
+    def _emit_weight(self, node: NodeProto, config: OpConfig) -> list[str]:
+        """DequantizeLinear on the weight, and on the bias in int32; the names they go by."""
+        activation = float(self._activation(node.input[0]).scale)
+        bias = self._bias(node)
+        # The int32 bias is bias / (scale of input * scale of weight): it must not overflow.
+        least = None if bias is None else np.abs(bias) / (activation * 2.0**30)
+        stem, axis, scale = self._store_weight(node, config, least)
+        parts = [f"{stem}/data", f"{stem}/scale", f"{stem}/zero"]
+        self._add("DequantizeLinear", parts, f"{node.name}/weight", **_axis(axis))
+        if bias is None:
+            return [f"{node.name}/weight"]
+        return [
+            f"{node.name}/weight",
+            self._emit_bias(node, bias, activation * scale.astype(np.float64)),
+        ]
+
+    def _store_weight(
+        self, node: NodeProto, config: OpConfig, least: np.ndarray | None = None
+    ) -> tuple[str, int | None, np.ndarray]:
+        """Quantized once for all recipes and for all ops that share it (tied weights)."""
+        assert config.weight is not None
+        name, bits = node.input[1], config.weight.bits or 8
+        axis = weight_axis(self.graph, node) if config.weight.granularity == "per_channel" else None
+        key = (name, axis, bits)
+        if key not in self.cache:
+            data, params = quantize_weight(self.graph.weights[name], axis, bits=bits)
+            self.cache[key] = data, np.asarray(params.scale, np.float32)
+        data, scale = self.cache[key]
+        stem = f"{name}/{'tensor' if axis is None else f'axis{axis}'}/{bits}"
+        if least is not None:
+            floor = least if axis is not None else least.max(initial=0.0)
+            if np.any(scale < floor):
+                data, params = quantize_weight(
+                    self.graph.weights[name], axis, bits=bits, floor=np.maximum(floor, SCALE_FLOOR)
+                )
+                scale, stem = np.asarray(params.scale, np.float32), f"{stem}/{node.name}"
+        self.weights[f"{stem}/data"] = data
+        self.weights[f"{stem}/scale"] = scale
+        self.weights[f"{stem}/zero"] = np.zeros(scale.shape, np.int8)
+        return stem, axis, scale
+
+    def _bias(self, node: NodeProto) -> np.ndarray | None:
+        if node.op_type == "MatMul" or len(node.input) < 3 or not node.input[2]:
+            return None
+        return self.graph.weights[node.input[2]].astype(np.float64).reshape(-1)
+
+    def _emit_bias(self, node: NodeProto, bias: np.ndarray, scale: np.ndarray) -> str:
+        stem = f"{node.name}/bias"
+        limit = 2.0**31 - 1
+        self.weights[f"{stem}/data"] = np.clip(np.rint(bias / scale), -limit, limit).astype(
+            np.int32
+        )
+        self.weights[f"{stem}/scale"] = scale.astype(np.float32)
+        self.weights[f"{stem}/zero"] = np.zeros(scale.shape, np.int32)
+        inputs = [f"{stem}/data", f"{stem}/scale", f"{stem}/zero"]
+        self._add("DequantizeLinear", inputs, stem, **_axis(0 if scale.ndim else None))
+        return stem
+
+    # -- dynamic -----------------------------------------------------------------------------
+
+    def _emit_dynamic(self, node: NodeProto, config: OpConfig) -> None:
+        """MatMulInteger on an input quantized while running; the runtime fuses the five ops."""
+        source = self._reader(node.input[0], low=False)
+        quantized, scale, zero = self._dynamic_input(source)
+        stem, _, _ = self._store_weight(node, config)
+        data = f"{stem}/data"
+        if node.op_type == "Gemm" and attribute(node, "transB", 0):
+            turned = f"{stem}/transposed"
+            self.weights[turned] = self._transposed(data)
+            data = turned
+        base = node.name
+        output = self._raw(node.output[0])
+        bias = (
+            node.input[2]
+            if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]
+            else ""
+        )
+        product = f"{base}/product" if bias else output
+        self._add("MatMulInteger", [quantized, data, zero, f"{stem}/zero"], f"{base}/integer")
+        self._add("Cast", [f"{base}/integer"], f"{base}/float", to=1)
+        self._add("Mul", [scale, f"{stem}/scale"], f"{base}/scale")
+        self._add("Mul", [f"{base}/float", f"{base}/scale"], product)
+        if bias:
+            self._add("Add", [product, bias], output)
+
+    def _transposed(self, name: str) -> np.ndarray:
+        key = (name, -1, 0)
+        if key not in self.cache:
+            self.cache[key] = np.ascontiguousarray(self.weights[name].T), np.empty(0)
+        return self.cache[key][0]
+
+    def _dynamic_input(self, source: str) -> tuple[str, str, str]:
+        if source not in self.shared:
+            names = (f"{source}/dynamic", f"{source}/dynamic_scale", f"{source}/dynamic_zero")
+            self.nodes.append(
+                helper.make_node(
+                    "DynamicQuantizeLinear", [source], list(names), name=f"{names[0]}:quantize"
+                )
+            )
+            self.shared[source] = names
+        return self.shared[source]
+
+
+def _axis(axis: int | None) -> dict[str, object]:
+    return {} if axis is None else {"axis": axis}
+
+
+def weight_axis(graph: Graph, node: NodeProto) -> int:
+    """The axis of a weight that runs over the op's output channels."""
+    if node.op_type == "Conv":
+        return 0
+    if node.op_type == "ConvTranspose":
+        return 1
+    if node.op_type == "Gemm":
+        return 0 if attribute(node, "transB", 0) else 1
+    return graph.weights[node.input[1]].ndim - 1

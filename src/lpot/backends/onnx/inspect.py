@@ -1,0 +1,172 @@
+"""What each op of a model can be, and why not more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import NodeProto, TensorProto
+
+from lpot.backends.onnx.abilities import (
+    COMPUTE,
+    FOLLOWERS,
+    NEVER,
+    bits_for,
+    dynamic_choices,
+    follower_choices,
+    static_choices,
+)
+from lpot.backends.onnx.graph import Graph, attribute, has_subgraph
+from lpot.backends.onnx.model import OnnxModel
+from lpot.core.backend import Approach, Target
+from lpot.core.recipe import FP32, OpConfig, OpKey
+from lpot.core.space import Capability, OpInfo
+
+QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
+PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
+STANDARD = ("", "ai.onnx")
+
+
+def key_of(node: NodeProto) -> OpKey:
+    return OpKey(node.name, node.op_type)
+
+
+def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
+    graph = model.folded
+    present = {node.name: node for node in graph.nodes}
+    ops: dict[OpKey, OpInfo] = {}
+    for given in model.graph.nodes:  # the model as the user knows it, before folding
+        key = key_of(given)
+        if given.op_type in PLUMBING:
+            continue
+        node = present.get(given.name)
+        if node is None:
+            ops[key] = OpInfo(key, reason="folded into its neighbour before anything else")
+        else:
+            ops[key] = _info(graph, node, key, approach, target)
+    notes = []
+    seven = [kind for kind in ("Conv", "MatMul") if bits_for(kind, target) == 7]
+    if seven and any(info.can_be_low for info in ops.values()):
+        whose = "this CPU's" if target == "this" else f"target {target}'s"
+        notes.append(
+            f"reduced range: {whose} {' and '.join(seven)} kernels overflow with 8-bit weights; "
+            "7 bits are used"
+        )
+    return Capability(ops, tuple(notes))
+
+
+def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target: Target) -> OpInfo:
+    reason = why_not(graph, node)
+    if reason:
+        return OpInfo(key, reason=reason)
+    if node.op_type in FOLLOWERS:
+        if approach == "dynamic":
+            return OpInfo(key, reason="dynamic quantization concerns MatMul and Gemm alone")
+        return OpInfo(key, follower_choices(), follower=True)
+    choices = tuple(_compute_choices(graph, node, approach, target))
+    if not choices:
+        return OpInfo(
+            key, reason=f"dynamic INT8 {node.op_type} is slower than FP32: use static quantization"
+        )
+    return OpInfo(key, (*choices, FP32))
+
+
+def _compute_choices(
+    graph: Graph, node: NodeProto, approach: Approach, target: Target
+) -> Iterator[OpConfig]:
+    kind = node.op_type
+    if approach != "dynamic":
+        yield from static_choices(kind, _per_channel(graph, node), target)
+    if approach != "static" and kind in ("MatMul", "Gemm"):
+        yield from dynamic_choices(kind, target)
+
+
+def _per_channel(graph: Graph, node: NodeProto) -> bool:
+    if graph.opset < 13:  # DequantizeLinear has no axis before
+        return False
+    if (
+        node.op_type == "ConvTranspose"
+    ):  # QLinearConvTranspose does not exist: per channel never pays
+        return int(attribute(node, "group", 1) or 1) == 1
+    if node.op_type == "MatMul":
+        return graph.weights[node.input[1]].ndim == 2
+    return True
+
+
+def why_not(graph: Graph, node: NodeProto) -> str:
+    """The reason an op must stay in FP32; empty when it need not."""
+    if has_subgraph(node):
+        return "holds a subgraph, which is left alone"
+    if node.domain not in STANDARD:
+        return f"op of the domain {node.domain!r}, unknown to the quantizer"
+    kind = node.op_type
+    if kind in NEVER:
+        return NEVER[kind]
+    if kind in QUANTIZED or kind.startswith("QLinear") or kind.endswith("Integer"):
+        return "already quantized"
+    if kind not in COMPUTE and kind not in FOLLOWERS:
+        return "has no INT8 kernel that pays"
+    if _touches_quantized(graph, node):
+        return "already quantized"
+    if not _is_float32(graph, node):
+        return "not a float32 op"
+    return _compute_reason(graph, node) if kind in COMPUTE else _follower_reason(graph, node)
+
+
+def _compute_reason(graph: Graph, node: NodeProto) -> str:
+    if graph.is_constant(node.input[0]):
+        return "its input is a constant"
+    if len(node.input) < 2 or not graph.is_constant(node.input[1]):
+        if node.op_type == "MatMul":
+            return "both sides are activations: INT8 attention products are slower than FP32"
+        return "its weight is not a constant"
+    weight = graph.weights[node.input[1]]
+    if not np.isfinite(weight).all():
+        return f"weight {node.input[1]!r} holds NaN or Inf"
+    if weight.size == 0:
+        return "its weight is empty"
+    if len(node.input) > 2 and node.input[2]:
+        if not graph.is_constant(node.input[2]):
+            return "its bias is not a constant"
+        if not np.isfinite(graph.weights[node.input[2]]).all():
+            return f"bias {node.input[2]!r} holds NaN or Inf"
+    if node.op_type == "MatMul" and weight.ndim < 2:
+        return "its weight is a vector"
+    if node.op_type == "Gemm" and attribute(node, "transA", 0):
+        return "transA has no INT8 kernel"
+    if node.op_type in ("Conv", "ConvTranspose") and weight.ndim > 5:
+        return "more than three spatial dimensions have no INT8 kernel"
+    return ""
+
+
+def _follower_reason(graph: Graph, node: NodeProto) -> str:
+    kind = node.op_type
+    active = [name for name in node.input if name and not graph.is_constant(name)]
+    if not active:
+        return "its inputs are constants"
+    if kind in ("Add", "Mul") and len(active) < 2:
+        return "one side is a constant: INT8 does not pay"
+    if kind == "Resize" and attribute(node, "mode", b"nearest") != b"nearest":
+        return "only nearest-neighbour Resize keeps INT8 values"
+    if kind == "MaxPool" and (len(node.output) > 1 or graph.opset < 12):
+        return "MaxPool with indices, or before opset 12, has no INT8 kernel"
+    if (
+        kind == "MaxPool"
+        and graph.shapes.get(node.input[0])
+        and len(graph.shapes[node.input[0]]) > 5
+    ):
+        return "more than three spatial dimensions have no INT8 kernel"
+    if kind == "Clip" and not all(graph.is_constant(name) for name in node.input[1:] if name):
+        return "its bounds are not constants"
+    return ""
+
+
+def _touches_quantized(graph: Graph, node: NodeProto) -> bool:
+    neighbours = [graph.producers.get(name) for name in node.input]
+    neighbours += [user for name in node.output for user in graph.consumers.get(name, ())]
+    return any(item is not None and item.op_type in QUANTIZED for item in neighbours)
+
+
+def _is_float32(graph: Graph, node: NodeProto) -> bool:
+    names = (node.input[0], node.output[0]) if node.input else (node.output[0],)
+    return all(graph.types.get(name, TensorProto.FLOAT) == TensorProto.FLOAT for name in names)

@@ -1,0 +1,324 @@
+"""Reading ONNX safely: nothing in a file is trusted until it was checked."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+from lpot.backends.onnx.graph import Graph
+from lpot.core.errors import UnsupportedModel
+
+logger = logging.getLogger(__name__)
+
+MIN_OPSET = 11
+# What numpy has no dtype for; such tensors travel as they are.
+_OPAQUE = {
+    getattr(TensorProto, name)
+    for name in [
+        "STRING",
+        "BFLOAT16",
+        "FLOAT8E4M3FN",
+        "FLOAT8E4M3FNUZ",
+        "FLOAT8E5M2",
+        "FLOAT8E5M2FNUZ",
+        "FLOAT8E8M0",
+        "UINT4",
+        "INT4",
+        "FLOAT4E2M1",
+        "UINT2",
+        "INT2",
+    ]
+    if hasattr(TensorProto, name)
+}
+_FOREIGN = (
+    (
+        b"PK\x03\x04",
+        "a zip archive: a PyTorch, Keras or numpy file? Export the model to ONNX first",
+    ),
+    (b"\x89HDF", "an HDF5 file: a Keras model? Use framework: tensorflow"),
+    (b"\x80\x02", "a Python pickle, which is never opened here"),
+    (b"\x80\x03", "a Python pickle, which is never opened here"),
+    (b"\x80\x04", "a Python pickle, which is never opened here"),
+    (b"version https://git-lfs", "a Git LFS pointer: fetch the real file with `git lfs pull`"),
+)
+
+
+def load_graph(source: Any) -> tuple[Graph, str]:
+    """A path or ModelProto as a Graph with named nodes, and where it came from."""
+    if isinstance(source, ModelProto):
+        proto = ModelProto()
+        proto.CopyFrom(source)  # the caller's object is never touched
+        return _to_graph(proto, None, "the ModelProto given"), ""
+    if not isinstance(source, str | os.PathLike):
+        raise UnsupportedModel(
+            f"the ONNX backend was given a {type(source).__module__}.{type(source).__qualname__}: "
+            "it takes a path to a .onnx file or an onnx.ModelProto"
+        )
+    path = Path(source)
+    return _to_graph(_read(path), path.parent, str(path)), str(path)
+
+
+def _read(path: Path) -> ModelProto:
+    if not path.exists():
+        near = (
+            sorted(item.name for item in path.parent.glob("*.onnx"))[:5]
+            if path.parent.is_dir()
+            else []
+        )
+        hint = f"; its folder has {', '.join(near)}" if near else ""
+        raise UnsupportedModel(f"{path}: no such file{hint}")
+    if not path.is_file():
+        raise UnsupportedModel(f"{path}: not a regular file; give the .onnx file itself")
+    if path.stat().st_size == 0:
+        raise UnsupportedModel(f"{path}: the file is empty (an interrupted download or export?)")
+    with path.open("rb") as stream:
+        start = stream.read(64)
+    for magic, meaning in _FOREIGN:
+        if start.startswith(magic):
+            raise UnsupportedModel(f"{path}: not an ONNX model but {meaning}")
+    try:
+        return onnx.load(os.fspath(path), load_external_data=False)
+    except (DecodeError, ValueError, RuntimeError) as error:
+        raise UnsupportedModel(
+            f"{path}: not a readable ONNX model ({str(error).splitlines()[0]}): "
+            "truncated, or another format?"
+        ) from error
+
+
+def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
+    if len(proto.graph.node) == 0:
+        raise UnsupportedModel(f"{what}: the graph has no nodes (an empty or foreign file?)")
+    if len(proto.graph.output) == 0:
+        raise UnsupportedModel(f"{what}: the graph has no outputs, so there is nothing to compute")
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if opset < MIN_OPSET:
+        raise UnsupportedModel(
+            f"{what}: opset {opset}; opset {MIN_OPSET} or newer is needed: "
+            "onnx.version_converter.convert_version(model, 17), or export again"
+        )
+    _check_names(proto, what)
+    weights: dict[str, np.ndarray] = {}
+    opaque: dict[str, TensorProto] = {}
+    for tensor in proto.graph.initializer:
+        if tensor.data_type in _OPAQUE:
+            if tensor.data_location == TensorProto.EXTERNAL:
+                _fetch_opaque(tensor, folder, what)
+            opaque[tensor.name] = tensor
+        else:
+            weights[tensor.name] = _array(tensor, folder, what)
+    _lift_constants(proto, weights, opaque)
+    _name_nodes(proto)
+    nodes = tuple(_copy(node) for node in proto.graph.node)
+    for sparse in proto.graph.sparse_initializer:
+        raise UnsupportedModel(f"{what}: sparse initializer {sparse.values.name!r}; store it dense")
+    del proto.graph.node[:]
+    del proto.graph.initializer[:]
+    del proto.graph.value_info[:]
+    bare = Graph(proto, nodes, weights, opaque)
+    types, shapes = _infer(bare)
+    return Graph(proto, nodes, weights, opaque, types, shapes)
+
+
+def _check_names(proto: ModelProto, what: str) -> None:
+    made: set[str] = {tensor.name for tensor in proto.graph.initializer}
+    made |= {value.name for value in proto.graph.input}
+    for node in proto.graph.node:
+        for name in node.output:
+            if name and name in made:
+                raise UnsupportedModel(
+                    f"{what}: tensor {name!r} is made twice; the file is damaged"
+                )
+            made.add(name)
+    for value in proto.graph.output:
+        if value.name not in made:
+            raise UnsupportedModel(
+                f"{what}: output {value.name!r} is made by no node; the file is damaged"
+            )
+
+
+def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
+    try:
+        if tensor.data_location != TensorProto.EXTERNAL:
+            return numpy_helper.to_array(tensor)
+        data = external_file(tensor, folder, what)
+        dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
+        shape = tuple(tensor.dims)
+        if int(np.prod(shape, dtype=np.int64)) == 0:
+            return np.zeros(shape, dtype)
+        return np.memmap(data[0], dtype.newbyteorder("<"), "r", data[1], shape)
+    except (ValueError, TypeError) as error:
+        raise UnsupportedModel(
+            f"{what}: initializer {tensor.name!r} is damaged ({str(error).splitlines()[0]})"
+        ) from error
+
+
+def _fetch_opaque(tensor: TensorProto, folder: Path | None, what: str) -> None:
+    path, offset, length = external_file(tensor, folder, what)
+    with path.open("rb") as stream:
+        stream.seek(offset)
+        tensor.raw_data = stream.read(length)
+    del tensor.external_data[:]
+    tensor.data_location = TensorProto.DEFAULT
+
+
+def external_file(tensor: TensorProto, folder: Path | None, what: str) -> tuple[Path, int, int]:
+    """Where an external tensor lies, after every check: no way out of the model's folder."""
+    entry = {item.key: item.value for item in tensor.external_data}
+    place = entry.get("location", "")
+    name = f"{what}: external data of {tensor.name!r}"
+    if folder is None:
+        raise UnsupportedModel(
+            f"{name} lies in {place!r}, but the model was given without a path: "
+            "onnx.load(path) it with external data, or give the path"
+        )
+    relative = Path(place)
+    if (
+        not place
+        or relative.is_absolute()
+        or ".." in relative.parts
+        or "\\" in place
+        or "\0" in place
+    ):
+        raise UnsupportedModel(
+            f"{name}: location {place!r} must be a relative path inside the folder"
+        )
+    base = folder.resolve()
+    path = base / relative
+    # Every part is checked, not only the last: a linked parent folder leads out as well.
+    step = base
+    for part in relative.parts:
+        step = step / part
+        if step.is_symlink():
+            raise UnsupportedModel(
+                f"{name}: {place!r} goes through a symbolic link, which is refused"
+            )
+    if not path.exists():
+        raise UnsupportedModel(f"{name}: file {place!r} is missing beside the model")
+    if not path.resolve().is_relative_to(base):
+        raise UnsupportedModel(f"{name}: {place!r} leads out of the model's folder")
+    status = path.stat()
+    if not path.is_file() or status.st_nlink != 1:
+        raise UnsupportedModel(f"{name}: {place!r} must be a regular file with one link")
+    offset, length = _extent(entry, tensor, name)
+    if offset < 0 or length < 0 or offset + length > status.st_size:
+        raise UnsupportedModel(
+            f"{name}: {length} bytes at offset {offset} do not fit into {place!r} "
+            f"of {status.st_size} bytes"
+        )
+    return path, offset, length
+
+
+def _extent(entry: dict[str, str], tensor: TensorProto, name: str) -> tuple[int, int]:
+    try:
+        offset = int(entry.get("offset") or 0)
+        given = entry.get("length")
+        length = None if given in (None, "") else int(given)
+    except ValueError as error:
+        raise UnsupportedModel(f"{name}: offset or length is not a number") from error
+    if any(dim < 0 for dim in tensor.dims):
+        raise UnsupportedModel(f"{name}: negative dimension")
+    if tensor.data_type not in _OPAQUE:
+        count = 1
+        for dim in tensor.dims:
+            count *= dim
+        needed = count * np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
+        if length is not None and length != needed:
+            raise UnsupportedModel(f"{name}: length {length}, but its shape needs {needed} bytes")
+        length = needed
+    if length is None:
+        raise UnsupportedModel(f"{name}: no length given")
+    return offset, length
+
+
+def _lift_constants(
+    proto: ModelProto, weights: dict[str, np.ndarray], opaque: dict[str, TensorProto]
+) -> None:
+    """Constant nodes with a plain tensor become initializers: one way to look for weights."""
+    kept = []
+    for node in proto.graph.node:
+        value = (
+            node.attribute[0] if node.op_type == "Constant" and len(node.attribute) == 1 else None
+        )
+        if value is None or value.name not in (
+            "value",
+            "value_float",
+            "value_int",
+            "value_floats",
+            "value_ints",
+        ):
+            kept.append(node)
+            continue
+        name = node.output[0]
+        if value.name != "value":
+            dtype = np.float32 if "float" in value.name else np.int64
+            weights[name] = np.array(helper.get_attribute_value(value), dtype)
+        elif value.t.data_type in _OPAQUE:
+            tensor = TensorProto()
+            tensor.CopyFrom(value.t)
+            tensor.name = name
+            opaque[name] = tensor
+        else:
+            weights[name] = numpy_helper.to_array(value.t)
+    if not kept:
+        return
+    outputs = {value.name for value in proto.graph.output}
+    if outputs & (set(weights) | set(opaque)) and len(kept) == 0:
+        return
+    nodes = [_copy(node) for node in kept]
+    del proto.graph.node[:]
+    proto.graph.node.extend(nodes)
+
+
+def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
+    twin = onnx.NodeProto()
+    twin.CopyFrom(node)
+    return twin
+
+
+def _name_nodes(proto: ModelProto) -> None:
+    """Every node gets a name of its own: duplicates and empty names are legal in ONNX."""
+    taken = {node.name for node in proto.graph.node if node.name}
+    seen: set[str] = set()
+    for index, node in enumerate(proto.graph.node):
+        if node.name and node.name not in seen:
+            seen.add(node.name)
+            continue
+        base = node.name or node.op_type
+        name = f"{base}_{index}"
+        while name in taken or name in seen:
+            name += "_"
+        node.name = name
+        seen.add(name)
+
+
+def _infer(graph: Graph) -> tuple[dict[str, int], dict[str, tuple[int | str | None, ...]]]:
+    """Types and shapes where inference can tell; what it can't tell is simply not there."""
+    model, _ = graph.skeleton()
+    try:
+        model = onnx.shape_inference.infer_shapes(model)
+    except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
+        logger.info("shape inference gave up: %s", str(error).splitlines()[0])
+    types: dict[str, int] = {}
+    shapes: dict[str, tuple[int | str | None, ...]] = {}
+    for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):
+        if not value.type.HasField("tensor_type"):
+            types[value.name] = TensorProto.UNDEFINED
+            continue
+        tensor = value.type.tensor_type
+        types[value.name] = tensor.elem_type
+        if tensor.HasField("shape"):
+            shapes[value.name] = tuple(
+                dim.dim_value if dim.HasField("dim_value") else (dim.dim_param or None)
+                for dim in tensor.shape.dim
+            )
+    for name, array in graph.weights.items():
+        types[name] = helper.np_dtype_to_tensor_dtype(array.dtype)
+        shapes[name] = array.shape
+    return types, shapes

@@ -1,0 +1,102 @@
+"""The handle of an ONNX model: graph as given, graph to build from, session on demand."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnxruntime as ort
+
+from lpot.backends.onnx.build import WeightCache
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.run import input_specs, session
+from lpot.core.batch import Inputs, InputSpec
+from lpot.core.model import Model
+from lpot.core.recipe import OpKey, Recipe
+
+if TYPE_CHECKING:
+    from lpot.backends.onnx import OnnxBackend
+
+# Protobuf's limit is 2 GiB; some room is left for the nodes.
+EMBED_LIMIT = 2**31 - 2**27
+
+
+class OnnxModel(Model):
+    """`graph` is what runs. `folded` is what trials are built from (the FP32 model only)."""
+
+    def __init__(
+        self,
+        backend: OnnxBackend,
+        graph: Graph,
+        folded: Graph | None = None,
+        recipe: Recipe | None = None,
+        precisions: Mapping[OpKey, str] | None = None,
+        source: str = "",
+        probe: Inputs | None = None,
+    ) -> None:
+        self.backend = backend
+        self.graph = graph
+        self.folded = folded if folded is not None else graph
+        self.recipe = recipe
+        self.precisions = precisions or {}  # what each op really became, after islands were dropped
+        self.source = source
+        self.probe = probe  # one batch of inputs, to verify what is saved
+        self.cache: WeightCache = {}  # quantized weights, shared by all trials
+        self._session: ort.InferenceSession | None = None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    @property
+    def session(self) -> ort.InferenceSession:
+        if self._session is None:
+            self._session = session(self.graph)
+        return self._session
+
+    @property
+    def runner(self) -> ort.InferenceSession:
+        return self.session
+
+    @cached_property
+    def native(self) -> Any:
+        """A self-contained ModelProto; a path where the weights are too big for one."""
+        if self.nbytes < EMBED_LIMIT:
+            return self.graph.embedded()
+        if self.source and self.recipe is None:
+            return self.source
+        from lpot.backends.onnx.save import write
+
+        self._folder = tempfile.TemporaryDirectory(prefix="lpot-")
+        return str(write(self.graph, Path(self._folder.name) / "model.onnx"))
+
+    @property
+    def model_proto(self) -> onnx.ModelProto | str:
+        return self.native
+
+    @cached_property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        return input_specs(self.graph)
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.graph.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.graph.outputs
+
+    @property
+    def nbytes(self) -> int:
+        return self.graph.nbytes
+
+    def fingerprint(self) -> str:
+        return self.graph.fingerprint()
+
+    def close(self) -> None:
+        self._session = None
+        self.__dict__.pop("native", None)
+        if self._folder is not None:
+            self._folder.cleanup()
+            self._folder = None

@@ -1,0 +1,130 @@
+"""One pass over the calibration data: ranges and histograms of every tensor, in bounded memory.
+
+The reductions run inside the graph: what leaves the runtime per tensor and batch is its minimum,
+its maximum and at most 64 Ki sampled values, whatever its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.run import feed, run_session, session
+from lpot.core.backend import Observations
+from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
+from lpot.core.histogram import TensorStats
+
+SAMPLED = 65536
+PROBE_SAMPLES = 32
+
+
+def observe(
+    model: OnnxModel, tensors: Sequence[str], batches: Iterable[Inputs], sizes: Sequence[int]
+) -> dict[int, Observations]:
+    """A snapshot for each size; size 0 stands for everything the loader gives."""
+    watched = session(augment(model.folded, tensors)) if tensors else None
+    stats = {name: TensorStats.empty() for name in tensors}
+    probe: list[Inputs] = []
+    kept = seen = 0
+    wanted = sorted(size for size in sizes if size > 0)
+    done: dict[int, Observations] = {}
+    for inputs in batches:
+        feeds = feed(model.inputs, inputs)
+        count = _count(feeds)
+        if watched is not None:
+            _update(stats, tensors, run_session(watched, model.inputs, feeds))
+        if kept < PROBE_SAMPLES:
+            probe.append(feeds)
+            kept += count
+        seen += count
+        while wanted and seen >= wanted[0]:
+            done[wanted.pop(0)] = _snapshot(stats, seen, probe)
+    if seen == 0:
+        raise CalibrationError(
+            "the calibration loader gave no batch: it is empty, or a generator already used up"
+        )
+    last = _snapshot(stats, seen, probe)
+    return {size: done.get(size, last) for size in sizes}
+
+
+def _count(feeds: Mapping[str, np.ndarray]) -> int:
+    return next((array.shape[0] for array in feeds.values() if array.ndim), 1)
+
+
+def _update(
+    stats: Mapping[str, TensorStats], tensors: Sequence[str], outputs: list[np.ndarray]
+) -> None:
+    for index, name in enumerate(tensors):
+        low, high, values = outputs[3 * index : 3 * index + 3]
+        if values.size:
+            stats[name].update(values, float(low), float(high))
+
+
+def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) -> Observations:
+    broken = [name for name, item in stats.items() if item.nan]
+    if broken:
+        raise CalibrationError(
+            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do): "
+            "look for NaN in the calibration data, or in the model's weights"
+        )
+    return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))
+
+
+def augment(graph: Graph, tensors: Sequence[str]) -> Graph:
+    """The graph whose outputs are, per tensor: minimum, maximum, a strided sample."""
+    nodes: list[NodeProto] = list(graph.nodes)
+    outputs: list[ValueInfoProto] = []
+    constants = {
+        "lpot/sampled": np.array(SAMPLED, np.int64),
+        "lpot/one": np.array([1], np.int64),
+        "lpot/flat": np.array([-1], np.int64),
+        "lpot/start": np.array([0], np.int64),
+        "lpot/end": np.array([np.iinfo(np.int64).max], np.int64),
+        "lpot/nothing": np.zeros(1, np.float32),
+    }
+    for index, name in enumerate(tensors):
+        stem = f"lpot/{index}"
+        nodes += _reductions(stem, name)
+        outputs += [
+            helper.make_tensor_value_info(f"{stem}/{part}", TensorProto.FLOAT, None)
+            for part in ("min", "max", "sample")
+        ]
+    header = type(graph.header)()
+    header.CopyFrom(graph.header)
+    del header.graph.output[:]
+    header.graph.output.extend(outputs)
+    return Graph(
+        header,
+        tuple(nodes),
+        {**graph.weights, **constants},
+        graph.opaque,
+        graph.types,
+        graph.shapes,
+    )
+
+
+def _reductions(stem: str, name: str) -> list[NodeProto]:
+    def make(kind: str, inputs: list[str], output: str, **attributes: object) -> NodeProto:
+        return helper.make_node(
+            kind, inputs, [f"{stem}/{output}"], name=f"{stem}/{output}", **attributes
+        )
+
+    # The stride is one more than needed: a stride equal to a power of two would visit few channels.
+    return [
+        make("Reshape", [name, "lpot/flat"], "all"),
+        make("Size", [name], "size"),
+        make("Div", [f"{stem}/size", "lpot/sampled"], "whole"),
+        make("Add", [f"{stem}/whole", "lpot/one"], "stride"),
+        make(
+            "Slice",
+            [f"{stem}/all", "lpot/start", "lpot/end", "lpot/start", f"{stem}/stride"],
+            "sample",
+        ),
+        make("ReduceMin", [f"{stem}/all"], "min", keepdims=0),
+        make("ReduceMax", [f"{stem}/all"], "max", keepdims=0),
+    ]

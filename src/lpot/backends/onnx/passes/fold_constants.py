@@ -1,0 +1,52 @@
+"""Fold ops that only reshape or recast constants, so that weights are found where they are used."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+from onnx import NodeProto, helper
+from onnx.reference import ReferenceEvaluator
+
+from lpot.backends.onnx.graph import Graph
+
+# Only what exporters put between an initializer and the op that uses it.
+FOLDABLE = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Flatten"}
+
+
+def fold_constants(graph: Graph) -> Graph:
+    weights = dict(graph.weights)
+    kept: list[NodeProto] = []
+    for node in graph.nodes:
+        if _folds(node, weights, graph):
+            weights[node.output[0]] = _compute(node, weights, graph)
+        else:
+            kept.append(node)
+    return graph if len(kept) == len(graph.nodes) else graph.replaced(kept, weights)
+
+
+def _folds(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
+    return (
+        node.op_type in FOLDABLE
+        and node.domain in ("", "ai.onnx")
+        and len(node.output) == 1
+        and node.output[0] not in graph.outputs
+        and all(name in weights for name in node.input if name)
+        and any(True for _ in node.input)
+    )
+
+
+def _compute(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> np.ndarray:
+    names = [name for name in dict.fromkeys(node.input) if name]
+    inputs = [
+        helper.make_tensor_value_info(
+            name, helper.np_dtype_to_tensor_dtype(weights[name].dtype), weights[name].shape
+        )
+        for name in names
+    ]
+    output = onnx.ValueInfoProto(name=node.output[0])
+    body = helper.make_graph([node], "fold", inputs, [output])
+    model = helper.make_model(body, opset_imports=[helper.make_opsetid("", graph.opset)])
+    result = ReferenceEvaluator(model).run(
+        None, {name: np.asarray(weights[name]) for name in names}
+    )
+    return np.ascontiguousarray(result[0])

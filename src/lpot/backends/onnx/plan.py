@@ -1,0 +1,170 @@
+"""From a recipe to what really happens: which nodes run in INT8 and which tensors are quantized.
+
+Fallback is per edge: a tensor is quantized only if an INT8 op reads it, or if its INT8 producer
+has no way to give floats. Ops that pay only between INT8 neighbours drop out where they have none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from onnx import NodeProto
+
+from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, MOVING
+from lpot.backends.onnx.graph import Graph, attribute
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+
+FLOAT_OUTPUT = ("MatMul", "Gemm")  # their kernels can give floats: no quantized output needed
+SAME_SCALE = MOVING
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """`low`: node → config, static; `dynamic`: node → config; `tensors`: tensor → algorithm."""
+
+    low: Mapping[str, OpConfig]
+    dynamic: Mapping[str, OpConfig]
+    clamps: Mapping[str, str]  # clamp node swallowed by quantization → the node before it
+    tensors: Mapping[str, str]
+    roots: Mapping[str, str]  # tensor → the tensor whose scale it shares
+
+    def precision(self, key: OpKey) -> str:
+        if key.name in self.low or key.name in self.dynamic or key.name in self.clamps:
+            return "int8"
+        return "fp32"
+
+
+def plan(graph: Graph, recipe: Recipe) -> Plan:
+    configs = {key.name: config for key, config in recipe.ops.items() if not config.is_float}
+    dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
+    low = {name: config for name, config in configs.items() if config.mode == "static"}
+    clamps = _clamps(graph, low)
+    _drop_lonely(graph, low, clamps)
+    roots = _roots(graph, low)
+    return Plan(low, dynamic, clamps, _tensors(graph, low, clamps, roots), roots)
+
+
+def active_inputs(graph: Graph, node: NodeProto) -> list[str]:
+    """The inputs that carry activations: one for ops with weights or shapes, all for the others."""
+    if node.op_type in COMPUTE or node.op_type in MOVING or node.op_type in CLAMPING:
+        return [node.input[0]]
+    return [name for name in node.input if name and not graph.is_constant(name)]
+
+
+def is_depthwise(graph: Graph, node: NodeProto) -> bool:
+    if node.op_type != "Conv":
+        return False
+    group = int(attribute(node, "group", 1) or 1)  # type: ignore[call-overload]
+    return group > 1 and graph.weights[node.input[1]].shape[1] == 1
+
+
+def _clamps(graph: Graph, low: dict[str, OpConfig]) -> dict[str, str]:
+    """Relu and Clip that the quantization behind them does for free."""
+    found = {}
+    for node in graph.nodes:
+        if node.op_type not in CLAMPING:
+            continue
+        before = graph.producers.get(node.input[0])
+        if before is None or before.name not in low or node.name not in low:
+            continue
+        alone = len(graph.consumers[node.input[0]]) == 1 and node.input[0] not in graph.outputs
+        if alone and before.op_type not in CLAMPING and before.op_type not in MOVING:
+            found[node.name] = before.name
+    return found
+
+
+def _drop_lonely(graph: Graph, low: dict[str, OpConfig], clamps: dict[str, str]) -> None:
+    """Take out, until nothing changes, the followers that lack an INT8 neighbour on either side."""
+    nodes = {node.name: node for node in graph.nodes}
+    needy = [
+        name
+        for name in low
+        if nodes[name].op_type not in COMPUTE or is_depthwise(graph, nodes[name])
+    ]
+    changed = True
+    while changed:
+        changed = False
+        for name in needy:
+            if name not in low or name in clamps:
+                continue
+            if not _has_company(graph, nodes[name], low, clamps):
+                del low[name]
+                for clamp in [clamp for clamp, base in clamps.items() if base == name]:
+                    del clamps[clamp]
+                    low.pop(clamp, None)
+                changed = True
+
+
+def _has_company(
+    graph: Graph, node: NodeProto, low: Mapping[str, OpConfig], clamps: Mapping[str, str]
+) -> bool:
+    if not all(_arrives_low(graph, name, low) for name in active_inputs(graph, node)):
+        return False
+    after = output_of(graph, node, clamps)
+    return any(
+        user.name in low and after in active_inputs(graph, user)
+        for user in graph.consumers.get(after, ())
+    )
+
+
+def _arrives_low(graph: Graph, name: str, low: Mapping[str, OpConfig]) -> bool:
+    """Made by an INT8 op, or quantized anyway because an op that pays for itself reads it."""
+    before = graph.producers.get(name)
+    if before is not None and before.name in low:
+        return True
+    return any(
+        user.name in low and user.op_type in COMPUTE and user.input[0] == name
+        for user in graph.consumers.get(name, ())
+    )
+
+
+def output_of(graph: Graph, node: NodeProto, clamps: Mapping[str, str]) -> str:
+    """The tensor an op hands on, behind the clamp it swallowed."""
+    name = node.output[0]
+    users = graph.consumers.get(name, ())
+    if len(users) == 1 and clamps.get(users[0].name) == node.name:
+        return users[0].output[0]
+    return name
+
+
+def _roots(graph: Graph, low: Mapping[str, OpConfig]) -> dict[str, str]:
+    roots: dict[str, str] = {}
+    for node in graph.nodes:
+        if node.name in low and node.op_type in SAME_SCALE:
+            source = node.input[0]
+            roots[node.output[0]] = roots.get(source, source)
+    return roots
+
+
+def _tensors(
+    graph: Graph, low: Mapping[str, OpConfig], clamps: Mapping[str, str], roots: Mapping[str, str]
+) -> dict[str, str]:
+    """Every tensor to quantize, with the algorithm of the first INT8 op that reads it."""
+    found: dict[str, str] = {}
+    for node in graph.nodes:
+        config = low.get(node.name)
+        if config is None or node.name in clamps:
+            continue
+        for name in active_inputs(graph, node):
+            found.setdefault(name, config.activation.algorithm or "minmax")
+    for node in graph.nodes:
+        config = low.get(node.name)
+        if config is None or node.name in clamps or node.op_type in FLOAT_OUTPUT:
+            continue
+        found.setdefault(output_of(graph, node, clamps), config.activation.algorithm or "minmax")
+    for name, root in roots.items():
+        if name in found and root in found:
+            found[name] = found[root]
+    return found
+
+
+def observed_tensors(graph: Graph, capable: Mapping[str, str]) -> list[str]:
+    """Every tensor that some recipe could quantize. `capable`: node name → kind."""
+    names: dict[str, None] = {}
+    for node in graph.nodes:
+        if node.name in capable:
+            for name in active_inputs(graph, node):
+                names.setdefault(name)
+            names.setdefault(node.output[0])
+    return list(names)

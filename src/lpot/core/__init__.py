@@ -1,0 +1,1 @@
+"""The framework-free heart: values, the loop, numerics. Read `tune.py` first."""

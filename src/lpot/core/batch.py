@@ -1,0 +1,131 @@
+"""Reading a user's batch: which part feeds the model, which part is the label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lpot.core.errors import DataError
+
+Inputs = tuple[Any, ...] | Mapping[str, Any]
+
+LABEL_KEYS = ("label", "labels", "target", "targets", "y")
+
+
+@dataclass(frozen=True)
+class InputSpec:
+    """One input of a model. `dtype` is numpy's name; an unknown dimension is a word or None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str | None, ...] | None = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Is every dimension known?"""
+        return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+
+    def to_json(self) -> dict[str, Any]:
+        shape = None if self.shape is None else list(self.shape)
+        return {"name": self.name, "dtype": self.dtype, "shape": shape}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> InputSpec:
+        """
+        >>> InputSpec.from_json(InputSpec("ids", "int64", ("batch", 128)).to_json()).shape
+        ('batch', 128)
+        """
+        shape = raw["shape"]
+        return cls(raw["name"], raw["dtype"], None if shape is None else tuple(shape))
+
+    def __str__(self) -> str:
+        if self.shape is None:
+            return f"{self.name} {self.dtype}[of unknown rank]"
+        sizes = ", ".join("?" if size is None else str(size) for size in self.shape)
+        return f"{self.name} {self.dtype}[{sizes}]"
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """`inputs` by position or by name; `labels` None when the loader gives none."""
+
+    inputs: Inputs
+    labels: Any = None
+    ambiguous: bool = False  # both readings fitted; (inputs, labels) was taken
+
+    @property
+    def size(self) -> int:
+        """Number of samples: the leading dimension of the first input."""
+        values = self.inputs.values() if isinstance(self.inputs, Mapping) else self.inputs
+        for value in values:
+            shape = getattr(value, "shape", None)
+            if shape is not None and len(shape) > 0:
+                return int(shape[0])
+            if isinstance(value, list | tuple) and value:
+                return len(value)
+        return 1
+
+
+def split(raw: Any, names: Sequence[str] | None) -> Batch:
+    """Read one batch of a loader for a model whose inputs are `names` (None: not known).
+
+    A batch of n items for an n-input model is inputs; n + 1 items, or two of which the first is a
+    container of n, is (inputs, labels); where both fit, (inputs, labels) wins and is marked.
+
+    >>> split(([1, 2], 0), ["a", "b"]).labels
+    0
+    >>> split([[1.0, 2.0]], ["images"]).labels is None
+    True
+    """
+    if isinstance(raw, Mapping):
+        return _split_mapping(raw, names)
+    if not isinstance(raw, list | tuple):
+        return Batch((raw,))
+    items = tuple(raw)
+    if not items:
+        raise DataError("the loader yielded an empty batch: expected inputs, or (inputs, labels)")
+    count = None if names is None else len(names)
+    if len(items) == 2:
+        first = _container(items[0], count)
+        if first is not None:
+            return Batch(first, items[1], ambiguous=count == 2)
+    if count is None:
+        return Batch(items[:-1], items[-1]) if len(items) > 1 else Batch(items)
+    if len(items) == count + 1:
+        return Batch(items[:count], items[count])
+    if len(items) == count:
+        return Batch(items)
+    raise DataError(
+        f"the loader yielded a batch of {len(items)} items, but the model has {count} input(s) "
+        f"({', '.join(names or ())}): expected {count} item(s), or {count + 1} with the label "
+        "last, or (inputs, labels), or a dict by input name"
+    )
+
+
+def _container(value: Any, count: int | None) -> Inputs | None:
+    """`value` as the model's inputs when it is a container of the right length, else None."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    if not isinstance(value, list | tuple) or not value or count not in (None, len(value)):
+        return None
+    # A list of plain numbers is one array's data, not a container of arrays.
+    arrays = all(hasattr(item, "shape") or isinstance(item, list | tuple) for item in value)
+    return tuple(value) if arrays else None
+
+
+def _split_mapping(raw: Mapping[str, Any], names: Sequence[str] | None) -> Batch:
+    known = set(names or ())
+    labels = None
+    inputs = dict(raw)
+    for key in LABEL_KEYS:
+        if key in inputs and names is not None and key not in known:
+            labels = inputs.pop(key)
+            break
+    missing = [name for name in names or () if name not in inputs]
+    if names is not None and missing:
+        raise DataError(
+            f"the loader's batch has the keys {sorted(map(str, raw))}, but the model needs "
+            f"{list(names)}: missing {missing}"
+        )
+    return Batch({name: inputs[name] for name in names} if names is not None else inputs, labels)

@@ -1,0 +1,130 @@
+"""The calibration loader, whatever it is: bounded, read once, with a fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lpot.core.batch import Batch, Inputs, split
+from lpot.core.errors import CalibrationError, DataError
+
+# Without sampling_size a loader that does not end is cut here.
+ENDLESS_SAMPLES = 100
+# A loader of unknown length is read ahead this far to see whether it ends.
+LOOK_AHEAD_SAMPLES = 1000
+LOOK_AHEAD_BYTES = 1 << 28
+
+
+class Calibration:
+    """Reads a user's loader as batches of inputs. `notes` gathers what the user should know."""
+
+    def __init__(self, loader: Any, names: Sequence[str] | None) -> None:
+        self.names = names
+        self.notes: list[str] = []
+        self.length = _length(loader)
+        self._source = _iterate(loader)
+        first = next(self._source, None)
+        if first is None:
+            raise CalibrationError(
+                "the calibration loader is empty: it gave no batch (a generator already used up?)"
+            )
+        self.first = self._split(first)
+        if self.first.ambiguous:
+            self.notes.append(
+                "calibration batches of two items fit both (inputs) and (inputs, labels): the "
+                "second item was taken as labels; yield a dict by input name to say otherwise"
+            )
+        # What the loader promises, else what its first batch shows (the last may be short).
+        self.batch_size = int(getattr(loader, "batch_size", None) or self.first.size)
+        self._fingerprint = fingerprint(self.first, self.length)
+
+    def fingerprint(self) -> str:
+        """Of the first batch and the loader's length: cheap, and no sample is stored."""
+        return self._fingerprint
+
+    def batches(self, sizes: Sequence[int]) -> Iterator[Inputs]:
+        """The inputs, up to the largest size; 0 stands for all there are. Can be read once."""
+        rest: Iterator[Batch] = itertools.chain([self.first], map(self._split, self._source))
+        limit: float = max(sizes)
+        if 0 in sizes:
+            rest, limit = self._until_end(rest)
+        seen = 0
+        for batch in rest:
+            yield batch.inputs
+            seen += batch.size
+            if seen >= limit:
+                return
+        if limit != float("inf") and 0 not in sizes:
+            self.notes.append(
+                f"sampling_size {limit:.0f} asked for, the loader has {seen}: all are used"
+            )
+
+    def _until_end(self, batches: Iterator[Batch]) -> tuple[Iterator[Batch], float]:
+        if self.length is not None:
+            return batches, float("inf")
+        held: list[Batch] = []
+        seen = size = 0
+        while seen < LOOK_AHEAD_SAMPLES and size < LOOK_AHEAD_BYTES:
+            batch = next(batches, None)
+            if batch is None:
+                return iter(held), float("inf")
+            held.append(batch)
+            seen += batch.size
+            size += sum(getattr(value, "nbytes", 0) for value in _values(batch.inputs))
+        self.notes.append(
+            f"the calibration loader has no length and does not end: {ENDLESS_SAMPLES} samples "
+            "are used; say how many with `calibration.sampling_size`"
+        )
+        return iter(held), ENDLESS_SAMPLES
+
+    def _split(self, raw: Any) -> Batch:
+        try:
+            return split(raw, self.names)
+        except DataError as error:
+            raise CalibrationError(f"calibration data: {error}") from error
+
+
+def fingerprint(first: Batch, length: int | None) -> str:
+    digest = hashlib.sha256(f"{length}".encode())
+    items = first.inputs.items() if isinstance(first.inputs, Mapping) else enumerate(first.inputs)
+    for name, value in items:
+        if hasattr(value, "detach"):
+            value = value.detach().cpu().numpy()
+        array = np.asarray(value)
+        digest.update(f"{name}{array.dtype}{array.shape}".encode())
+        raw = str(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes()
+        digest.update(raw)
+    return digest.hexdigest()[:32]
+
+
+def _values(inputs: Inputs) -> Iterable[Any]:
+    return inputs.values() if isinstance(inputs, Mapping) else inputs
+
+
+def _length(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError, AttributeError):
+        return None
+
+
+def _iterate(loader: Any) -> Iterator[Any]:
+    if isinstance(loader, str | bytes | Mapping) or loader is None:
+        raise CalibrationError(
+            f"the calibration loader is a {type(loader).__name__}: give something to iterate over "
+            "that yields batches (a list, a DataLoader, a generator)"
+        )
+    if hasattr(loader, "__iter__"):
+        return iter(loader)
+    if hasattr(loader, "__getitem__") and hasattr(loader, "__len__"):
+        return (loader[index] for index in range(len(loader)))
+    if callable(loader):
+        return _iterate(loader())
+    raise CalibrationError(
+        f"the calibration loader is a {type(loader).__name__}, which can't be iterated over: "
+        "give something with __iter__, or with __getitem__ and __len__"
+    )

@@ -1,0 +1,77 @@
+"""The accuracy bar, and which of two trials is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from lpot.core.errors import EvaluationError
+from lpot.core.trial import Score
+
+Objective = Literal["performance", "modelsize", "footprint", "accuracy"]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """How much accuracy may be lost against the FP32 baseline.
+
+    A relative tolerance is a share of the baseline's absolute value, so that negative metrics
+    work too. The bar is the worst accuracy that still passes.
+
+    >>> Goal(relative=0.01).bar(0.9)
+    0.891
+    >>> Goal(relative=0.01, higher_is_better=False).bar(-2.0)
+    -1.98
+    >>> Goal(absolute=0.5).is_met(76.0, baseline=76.4)
+    True
+    """
+
+    relative: float | None = None
+    absolute: float | None = None
+    higher_is_better: bool = True
+
+    def __post_init__(self) -> None:
+        if (self.relative is None) == (self.absolute is None):
+            raise ValueError("a goal is either relative or absolute: give exactly one of them")
+
+    def check_baseline(self, baseline: float) -> None:
+        """Refuse a baseline on which the goal says nothing."""
+        if self.relative is not None and baseline == 0:
+            raise EvaluationError(
+                "the FP32 baseline scored 0, and a relative bar on 0 says nothing: "
+                "give `accuracy_criterion.absolute` instead, or check that eval_func is right"
+            )
+
+    def bar(self, baseline: float) -> float:
+        allowed = self.absolute if self.relative is None else self.relative * abs(baseline)
+        assert allowed is not None
+        return baseline - allowed if self.higher_is_better else baseline + allowed
+
+    def is_met(self, accuracy: float, baseline: float) -> bool:
+        bar = self.bar(baseline)
+        # A metric that lands on the bar passes; float noise of a few ulp must not decide.
+        slack = 1e-9 * max(1.0, abs(baseline))
+        return accuracy >= bar - slack if self.higher_is_better else accuracy <= bar + slack
+
+    def gain(self, accuracy: float) -> float:
+        """The accuracy as a number where more is always better."""
+        return accuracy if self.higher_is_better else -accuracy
+
+    def drop(self, accuracy: float, baseline: float) -> float:
+        """How much was lost (positive) or won (negative), in the goal's own unit."""
+        lost = self.gain(baseline) - self.gain(accuracy)
+        return lost if self.relative is None else lost / abs(baseline)
+
+    def __str__(self) -> str:
+        direction = "" if self.higher_is_better else ", lower is better"
+        if self.relative is not None:
+            return f"at most {self.relative:.4g} relative loss{direction}"
+        return f"at most {self.absolute:.4g} absolute loss{direction}"
+
+
+def cost(score: Score, objective: Objective, goal: Goal) -> float:
+    """What the objective wants small. Trials without a measurement come last."""
+    if objective == "accuracy":
+        return -goal.gain(score.accuracy)
+    value = score.latency if objective == "performance" else score.size
+    return float("inf") if value is None else float(value)

@@ -1,0 +1,204 @@
+"""The journal of a tuning: append-only JSON lines, each synced to disk, so that a rerun goes on.
+
+The first line is a header with the fingerprint of model, config, data and versions; then the
+baseline; then one line a trial. Every line carries a checksum: a line torn by a crash, or edited,
+ends what is believed. No samples, no secrets, no pickle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from lpot.core.card import write_text
+from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.recipe import Recipe
+from lpot.core.trial import Score, State, Trial
+
+logger = logging.getLogger(__name__)
+
+FORMAT = 1
+NAME = "history.jsonl"
+Fingerprint = Mapping[str, str]
+
+
+class History:
+    """One run's journal. Open it with `History.open`; it is a list of facts, never edited."""
+
+    def __init__(self, path: Path, fingerprint: Fingerprint, info: Mapping[str, str]) -> None:
+        self.path = path
+        self.fingerprint = dict(fingerprint)
+        self.info = dict(info)  # framework and name, for those who read it later
+        self.baseline: Score | None = None
+        self.evaluator: str | None = None  # hash of eval_func's source at the baseline
+        self.trials: list[Trial] = []
+        self.notes: list[str] = []
+        self._known: dict[str, Trial] = {}
+
+    @classmethod
+    def open(
+        cls, path: Path, fingerprint: Fingerprint, info: Mapping[str, str] = MappingProxyType({})
+    ) -> History:
+        """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said."""
+        history = cls(path, fingerprint, info)
+        lines, damage = _read_lines(path)
+        header = lines[0] if lines else None
+        fit = header is not None and header.get("kind") == "header"
+        if header is not None and fit and header.get("format") == FORMAT:
+            differing = _differences(header.get("fingerprint", {}), fingerprint)
+            if not differing:
+                if damage:
+                    history._set_damage_aside(damage, lines)
+                for line in lines[1:]:
+                    history._replay(line)
+                return history
+            aside = _keep_aside(path, _short(header.get("fingerprint", {})))
+            history.notes.append(
+                f"the history here is of another run ({'; '.join(differing)}): "
+                f"kept as {aside.name}, a fresh one is begun"
+            )
+        elif path.exists():
+            reason = damage or "written by another version of lpot"
+            aside = _keep_aside(path, "unreadable")
+            history.notes.append(
+                f"the history can't be used ({reason}): kept as {aside.name}, a fresh one is begun"
+            )
+        history._begin()
+        return history
+
+    @classmethod
+    def read(cls, path: Path) -> History:
+        """A journal as it is, whatever run it belongs to; nothing is written."""
+        if not path.is_file():
+            raise HistoryError(f"{path}: no such history; a workspace holds it as {NAME}")
+        lines, damage = _read_lines(path)
+        if not lines or lines[0].get("kind") != "header":
+            raise HistoryError(f"{path}: not a history of lpot ({damage or 'no header'})")
+        history = cls(path, lines[0].get("fingerprint", {}), lines[0].get("info", {}))
+        if damage:
+            history.notes.append(damage)
+        for line in lines[1:]:
+            history._replay(line)
+        return history
+
+    def recall(self, recipe: Recipe) -> Trial | None:
+        """What is known of a recipe. A trial that failed in an earlier run is worth another try."""
+        return self._known.get(recipe.digest)
+
+    def record_baseline(self, score: Score, evaluator: str | None) -> None:
+        self.baseline, self.evaluator = score, evaluator
+        self._append({"kind": "baseline", "score": score.to_json(), "evaluator": evaluator})
+
+    def append(self, trial: Trial) -> None:
+        self.trials.append(trial)
+        self._known[trial.recipe.digest] = trial
+        self._append({"kind": "trial", **trial.to_json()})
+
+    def adopt(self, other: History) -> None:
+        """Take over what another journal of the same run knows (`workspace.resume`)."""
+        differing = _differences(other.fingerprint, self.fingerprint)
+        if differing:
+            self.notes.append(f"{other.path} is not resumed: {'; '.join(differing)}")
+            return
+        if self.baseline is None and other.baseline is not None:
+            self.record_baseline(other.baseline, other.evaluator)
+        for trial in other.trials:
+            if trial.state is State.DONE and self.recall(trial.recipe) is None:
+                self.append(replace(trial, number=len(self.trials) + 1))
+
+    # -- lines -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        header = {"kind": "header", "format": FORMAT, "fingerprint": self.fingerprint}
+        self._append({**header, "info": self.info})
+
+    def _append(self, entry: Mapping[str, Any]) -> None:
+        line = json.dumps({**entry, "check": _check(entry)}, ensure_ascii=False) + "\n"
+        try:
+            with self.path.open("ab") as stream:
+                stream.write(line.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self.path}: can't write the history ({error.strerror})"
+            ) from error
+
+    def _replay(self, entry: Mapping[str, Any]) -> None:
+        if entry["kind"] == "baseline":
+            self.baseline, self.evaluator = Score.from_json(entry["score"]), entry.get("evaluator")
+        elif entry["kind"] == "trial":
+            trial = Trial.from_json(entry)
+            self.trials.append(trial)
+            if trial.state is State.DONE:
+                self._known[trial.recipe.digest] = trial
+
+    def _set_damage_aside(self, damage: str, lines: list[dict[str, Any]]) -> None:
+        aside = _keep_aside(self.path, "damaged")
+        text = "".join(
+            json.dumps({**line, "check": _check(line)}, ensure_ascii=False) + "\n" for line in lines
+        )
+        write_text(self.path, text)
+        self.notes.append(f"{damage}: the sound part is used, the whole is kept as {aside.name}")
+
+
+def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
+    """The sound lines from the start, and what is wrong behind them."""
+    if not path.exists():
+        return [], ""
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise WorkspaceError(f"{path}: can't read the history ({error.strerror})") from error
+    lines: list[dict[str, Any]] = []
+    for number, text in enumerate(raw.split(b"\n"), start=1):
+        if not text:
+            continue
+        try:
+            entry = json.loads(text)
+            check = entry.pop("check")
+            kind = entry["kind"]
+        except (ValueError, KeyError, AttributeError, TypeError):
+            return lines, f"line {number} of the history is torn or edited"
+        if check != _check(entry) or kind not in ("header", "baseline", "trial"):
+            return lines, f"line {number} of the history was edited"
+        lines.append(entry)
+    return lines, ""
+
+
+def _check(entry: Mapping[str, Any]) -> str:
+    text = json.dumps(entry, sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:
+    words = {
+        "model": "the model differs",
+        "config": "the configuration differs",
+        "data": "the calibration data differ (a shuffling loader? fix its seed)",
+        "versions": "versions differ",
+    }
+    keys = sorted({*old, *new})
+    return [words.get(key, f"{key} differs") for key in keys if old.get(key) != new.get(key)]
+
+
+def _short(fingerprint: Mapping[str, str]) -> str:
+    text = json.dumps(dict(sorted(fingerprint.items())))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _keep_aside(path: Path, word: str) -> Path:
+    aside = path.with_name(f"history-{word}.jsonl")
+    number = 1
+    while aside.exists():
+        number += 1
+        aside = path.with_name(f"history-{word}-{number}.jsonl")
+    path.replace(aside)
+    return aside

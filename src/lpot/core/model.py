@@ -1,0 +1,85 @@
+"""The handle users hold: a model of any framework with the same few verbs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from lpot.core.batch import InputSpec
+from lpot.core.recipe import Recipe
+
+if TYPE_CHECKING:
+    from lpot.core.backend import Backend
+
+
+class Model(ABC):
+    """One model and the backend that serves it. Backends subclass this for their extra attributes.
+
+    Attributes that the handle does not have are looked up on the framework's own object, so that
+    old scripts which got that object go on working.
+    """
+
+    backend: Backend
+    recipe: Recipe | None = None  # how it was quantized; None for the model as given
+    met: bool | None = None  # did it hold the bar; None when nothing was evaluated
+    card: Mapping[str, Any] = MappingProxyType({})  # what the job adds to the card beside the file
+
+    @property
+    @abstractmethod
+    def native(self) -> Any:
+        """The framework's own object, ready for eval_func."""
+
+    @property
+    @abstractmethod
+    def input_names(self) -> tuple[str, ...] | None:
+        """Names in order; None where the framework can't tell."""
+
+    @property
+    def inputs(self) -> tuple[InputSpec, ...] | None:
+        """Names, types and shapes where the framework knows them."""
+        return None
+
+    @property
+    @abstractmethod
+    def nbytes(self) -> int:
+        """Bytes of the weights as they will lie on disk."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Hash of structure and weights: the same model gives the same string in any process."""
+
+    @property
+    def runner(self) -> Any:
+        """What a function marked `@lpot.takes_session` receives; the native object by default."""
+        return self.native
+
+    @property
+    def model(self) -> Any:
+        return self.native
+
+    @property
+    def framework(self) -> str:
+        return self.backend.name
+
+    @property
+    def graph_info(self) -> dict[str, str]:
+        """Op name → op type."""
+        return {key.name: key.kind for key in self.backend.inspect(self).ops}
+
+    def save(self, path: str | Path) -> Path:
+        """Write the model and its card; returns the path written."""
+        return self.backend.save(self, Path(path))
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.backend.run(self, kwargs if kwargs and not args else args)
+
+    def close(self) -> None:  # noqa: B027 - nothing to free is a fine answer
+        """Free what is costly to hold (sessions, threads). The model can still be used."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name == "native":
+            raise AttributeError(name)
+        return getattr(self.native, name)

@@ -1,0 +1,78 @@
+"""What a tuning gives back. Never None: the best found, flagged if it missed the bar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lpot.core.benchmark import BenchmarkResult
+from lpot.core.goal import Goal
+from lpot.core.model import Model
+from lpot.core.recipe import Recipe
+from lpot.core.trial import Score, Trial
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """The best model and the proof.
+
+    `met` is None when nothing was evaluated. `speed` is FP32 time over the model's time, measured
+    interleaved; `faster` is None when it was not measured or the difference is not significant.
+    """
+
+    model: Model
+    recipe: Recipe
+    goal: Goal
+    baseline: Score | None = None
+    best: Trial | None = None
+    met: bool | None = None
+    trials: tuple[Trial, ...] = ()
+    stopped: str = ""
+    speed: float | None = None
+    faster: bool | None = None
+    sizes: tuple[int, int] | None = None  # bytes: FP32, best
+    precisions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # how many ops run in which precision
+    float_ops: tuple[str, ...] = ()  # ops that could be low precision and run in FP32
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+    workspace: Path | None = None
+    interrupted: bool = False
+    benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.best is None else self.best.accuracy
+
+    @property
+    def history(self) -> Path | None:
+        return None if self.workspace is None else self.workspace / "history.jsonl"
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations this result rests on, the baseline included."""
+        done = sum(1 for trial in self.trials if trial.score is not None)
+        return done + (self.baseline is not None)
+
+    def to_json(self) -> dict[str, Any]:
+        raw: dict[str, Any] = {
+            "met": self.met,
+            "goal": str(self.goal),
+            "baseline": None if self.baseline is None else self.baseline.to_json(),
+            "accuracy": self.accuracy,
+            "evaluations": self.evaluations,
+            "trials": len(self.trials),
+            "stopped": self.stopped,
+            "speed": self.speed,
+            "faster": self.faster,
+            "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},
+            "precisions": dict(self.precisions),
+            "fp32_ops": list(self.float_ops),
+            "notes": list(self.notes),
+            "model": None if self.path is None else self.path.name,
+            "recipe": self.recipe.to_json(),
+        }
+        return raw

@@ -1,0 +1,234 @@
+"""What a backend can do (Capability), what users allow (Rule), what is left (TuningSpace)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from lpot.core.errors import ConfigError, nearest
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
+
+
+@dataclass(frozen=True)
+class OpInfo:
+    """One op of the model as given.
+
+    `choices` has the most wanted first. An op with no low-precision choice says why in `reason`.
+    `follower` marks ops that are low precision only between low-precision neighbours.
+    """
+
+    key: OpKey
+    choices: tuple[OpConfig, ...] = (FP32,)
+    reason: str = ""
+    follower: bool = False
+
+    @property
+    def can_be_low(self) -> bool:
+        return any(not choice.is_float for choice in self.choices)
+
+
+@dataclass(frozen=True)
+class Capability:
+    """Every op of the model, by name, and remarks worth telling the user."""
+
+    ops: Mapping[OpKey, OpInfo]
+    notes: tuple[str, ...] = ()
+
+    def low(self) -> tuple[OpInfo, ...]:
+        return tuple(info for info in self.ops.values() if info.can_be_low)
+
+
+@dataclass(frozen=True)
+class TensorRule:
+    """What the user allows of a tensor; an empty tuple allows anything."""
+
+    dtype: tuple[str, ...] = ()
+    scheme: tuple[str, ...] = ()
+    granularity: tuple[str, ...] = ()
+    algorithm: tuple[str, ...] = ()
+    bits: tuple[int, ...] = ()
+
+    def allows(self, config: TensorConfig) -> bool:
+        if self.dtype and config.dtype not in self.dtype:
+            return False
+        if config.is_float:
+            return True
+        pairs = (
+            (self.scheme, config.scheme),
+            (self.granularity, config.granularity),
+            (self.algorithm, config.algorithm),
+            (self.bits, config.bits),
+        )
+        return all(not allowed or given is None or given in allowed for allowed, given in pairs)
+
+    def __str__(self) -> str:
+        words = [f"{key}={'|'.join(map(str, value))}" for key, value in vars(self).items() if value]
+        return ", ".join(words) or "anything"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One wish of the user. `pattern` '' stands for the whole model, `kind_only` for op types."""
+
+    pattern: str = ""
+    activation: TensorRule | None = None
+    weight: TensorRule | None = None
+    kind_only: bool = False
+    path: str = ""  # where it stands in the yaml, for messages
+
+    def allows(self, config: OpConfig) -> bool:
+        if self.activation is not None and not self.activation.allows(config.activation):
+            return False
+        if self.weight is None:
+            return True
+        if config.is_float:  # a float op keeps its weights float
+            return not self.weight.dtype or config.activation.dtype in self.weight.dtype
+        return config.weight is None or self.weight.allows(config.weight)
+
+    def __str__(self) -> str:
+        parts = []
+        if self.activation is not None:
+            parts.append(f"activation {self.activation}")
+        if self.weight is not None:
+            parts.append(f"weight {self.weight}")
+        return "; ".join(parts) or "anything"
+
+
+@dataclass(frozen=True)
+class TuningSpace:
+    """Op → the configs allowed, most wanted first, for every op that may be low precision."""
+
+    choices: Mapping[OpKey, tuple[OpConfig, ...]]
+    samples: tuple[int, ...] = (0,)
+    followers: frozenset[OpKey] = frozenset()  # low precision only where their neighbours are
+    notes: tuple[str, ...] = field(default=(), compare=False)
+
+    def default(self) -> Recipe:
+        """Every op at its most wanted config."""
+        return Recipe({key: options[0] for key, options in self.choices.items()}, self.samples[0])
+
+    def float_config(self, key: OpKey) -> OpConfig | None:
+        """The op's way back to floating point, None when the user forbade it."""
+        return next((option for option in self.choices[key] if option.is_float), None)
+
+    def with_float(self, recipe: Recipe, keys: Sequence[OpKey]) -> Recipe:
+        changes = {key: config for key in keys if (config := self.float_config(key)) is not None}
+        return recipe.replace(changes)
+
+    def low_choices(self, key: OpKey) -> tuple[OpConfig, ...]:
+        return tuple(option for option in self.choices[key] if not option.is_float)
+
+
+_PLAIN_NAME = re.compile(r"^[A-Za-z0-9.][A-Za-z0-9_.\-/:]*$")
+
+
+def select(rule: Rule, ops: Mapping[OpKey, OpInfo]) -> tuple[list[OpKey], str]:
+    """The ops a rule speaks of and how they were found: name first, then regex, then kind."""
+    if not rule.pattern:
+        return list(ops), "model"
+    if not rule.kind_only:
+        exact = [key for key in ops if key.name == rule.pattern]
+        if exact:
+            return exact, "name"
+        if not _PLAIN_NAME.match(rule.pattern):
+            try:
+                regex = re.compile(rule.pattern)
+            except re.error as error:
+                raise ConfigError(
+                    f"{rule.pattern!r} is neither an op's name nor a regular expression ({error})",
+                    path=rule.path,
+                ) from error
+            found = [key for key in ops if regex.match(key.name)]
+            if found:
+                return found, "regex"
+    return [key for key in ops if key.kind == rule.pattern], "kind"
+
+
+def restrict(
+    capability: Capability,
+    rules: Sequence[Rule],
+    samples: tuple[int, ...] = (0,),
+    lenient: bool = False,
+) -> TuningSpace:
+    """The capability cut down to what the rules allow. Nothing is dropped silently."""
+    left = {key: info.choices for key, info in capability.ops.items()}
+    notes: list[str] = []
+    # The narrower wish is applied first, so that a model-wide one yields to it where both speak.
+    order = sorted(rules, key=lambda rule: (not rule.pattern, rule.kind_only))
+    bound: set[OpKey] = set()
+    for rule in order:
+        keys, how = select(rule, capability.ops)
+        if not keys:
+            _unmatched(rule, capability, lenient, notes)
+            continue
+        if rule.pattern:
+            notes.append(f"{rule.path or rule.pattern}: matched {len(keys)} op(s) by {how}")
+        refused = [key for key in keys if not _narrow(left, key, rule)]
+        if not refused:
+            bound.update(keys if rule.pattern else ())
+            continue
+        able = [key for key in refused if capability.ops[key].can_be_low and key not in bound]
+        if rule.pattern or (able and len(refused) == len(keys)):
+            _refuse(rule, refused[0], capability, lenient, notes)
+        elif able:
+            kinds = sorted({key.kind for key in able})
+            notes.append(
+                f"{rule.path or 'model_wise'} ({rule}) can't be had for {len(able)} op(s) "
+                f"({', '.join(kinds)}): they keep what they can do"
+            )
+        bound.update(keys if rule.pattern else ())
+    chosen = {
+        key: options
+        for key, options in left.items()
+        if any(not option.is_float for option in options)
+    }
+    followers = frozenset(key for key in chosen if capability.ops[key].follower)
+    return TuningSpace(chosen, samples, followers, tuple(notes))
+
+
+def _narrow(left: dict[OpKey, tuple[OpConfig, ...]], key: OpKey, rule: Rule) -> bool:
+    allowed = tuple(option for option in left[key] if rule.allows(option))
+    if allowed:
+        left[key] = allowed
+    return bool(allowed)
+
+
+def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[str]) -> None:
+    names = sorted({key.kind for key in capability.ops})
+    if not rule.kind_only:
+        names += [key.name for key in capability.ops]
+    close = nearest(rule.pattern, names) or names[:3]
+    message = (
+        f"{rule.pattern!r} matches no op of the model by name, regex or type; "
+        f"the nearest are {', '.join(map(repr, close)) or 'none: the model has no ops'}"
+    )
+    if not lenient:
+        raise ConfigError(message, path=rule.path)
+    notes.append(f"warning: {rule.path}: {message}")
+
+
+def _refuse(
+    rule: Rule, key: OpKey, capability: Capability, lenient: bool, notes: list[str]
+) -> None:
+    info = capability.ops[key]
+    why = f" ({info.reason})" if info.reason else ""
+    offers = sorted({_describe(choice) for choice in info.choices})
+    message = f"{rule} can't be had for op {key}{why}; it can be: {' | '.join(offers)}"
+    if not lenient:
+        raise ConfigError(message, path=rule.path)
+    notes.append(f"warning: {rule.path}: {message}")
+
+
+def _describe(config: OpConfig) -> str:
+    if config.is_float:
+        return config.precision
+    parts = [f"{config.mode} activation {_words(config.activation)}"]
+    if config.weight is not None:
+        parts.append(f"weight {_words(config.weight)}")
+    return ", ".join(parts)
+
+
+def _words(config: TensorConfig) -> str:
+    words = (config.dtype, config.scheme, config.granularity, config.algorithm)
+    return "/".join(word for word in words if word)

@@ -1,0 +1,86 @@
+"""What an attempt at a recipe gave: Score, State, Trial. All frozen, all JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from lpot.core.recipe import Recipe
+
+
+class State(str, Enum):
+    DONE = "done"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class Score:
+    """One evaluation: accuracy as the metric gives it, what it cost, and what it measured."""
+
+    accuracy: float
+    seconds: float = 0.0
+    samples: int | None = None
+    latency: float | None = (
+        None  # seconds a batch, measured by us, never the evaluation's wall time
+    )
+    size: int | None = None  # bytes of the model on disk
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in vars(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Score:
+        return cls(**raw)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One recipe tried. `number` counts from 1; the baseline is not a trial."""
+
+    number: int
+    recipe: Recipe
+    state: State
+    score: Score | None = None
+    met: bool = False
+    error: str | None = None  # cause of a FAILED trial, one line
+    trace: str | None = None  # where it failed
+    seconds: float = 0.0
+    recalled: bool = False  # answered by history, no work done
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.score is None else self.score.accuracy
+
+    def to_json(self) -> dict[str, Any]:
+        raw: dict[str, Any] = {
+            "number": self.number,
+            "digest": self.recipe.digest,
+            "state": self.state.value,
+            "met": self.met,
+            "seconds": round(self.seconds, 4),
+            "recipe": self.recipe.to_json(),
+        }
+        if self.score is not None:
+            raw["score"] = self.score.to_json()
+        if self.error is not None:
+            raw["error"] = self.error
+        if self.trace is not None:
+            raw["trace"] = self.trace
+        return raw
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Trial:
+        score = raw.get("score")
+        return cls(
+            number=raw["number"],
+            recipe=Recipe.from_json(raw["recipe"]),
+            state=State(raw["state"]),
+            score=None if score is None else Score.from_json(score),
+            met=raw["met"],
+            error=raw.get("error"),
+            trace=raw.get("trace"),
+            seconds=raw.get("seconds", 0.0),
+            recalled=True,
+        )

@@ -1,0 +1,196 @@
+"""The loop. A strategy proposes recipes; each is recalled or built and scored; the best is kept.
+
+Everything else in lpot is a noun used here. A broad `except` stands in one place, `attempt`: one
+bad recipe must not end the search.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from lpot.core.backend import Backend, Observations
+from lpot.core.errors import EvaluationError, WorkspaceError
+from lpot.core.evaluate import Evaluator
+from lpot.core.goal import Goal, Objective, cost
+from lpot.core.history import History
+from lpot.core.limits import Watch
+from lpot.core.model import Model
+from lpot.core.progress import Listener
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Strategy, StrategyContext
+from lpot.core.trial import Score, State, Trial
+
+Attempt = Callable[[Recipe], Trial]
+Executor = Callable[[Attempt, Iterable[Recipe]], Iterable[Trial]]
+
+
+def serial(attempt: Attempt, recipes: Iterable[Recipe]) -> Iterator[Trial]:
+    """One after the other, in this process; the other executors keep this signature."""
+    yield from map(attempt, recipes)
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """All that a tuning needs, assembled by `jobs/quantize.py`."""
+
+    backend: Backend
+    model: Model
+    space: TuningSpace
+    strategy: Strategy
+    evaluate: Evaluator
+    goal: Goal
+    observe: Callable[[int], Observations | None]  # statistics for so many samples, gathered once
+    history: History
+    watch: Watch
+    objective: Objective = "performance"
+    measure: Callable[[Model], float | None] = lambda model: None  # seconds a batch
+    keep: Callable[[Trial, Model], None] = lambda trial, model: None  # put the best so far on disk
+    rank: Callable[[], dict[OpKey, float]] = dict
+    executor: Executor = serial
+    listener: Listener = field(default_factory=Listener)
+    seed: int = 1978
+
+
+@dataclass(frozen=True)
+class Outcome:
+    baseline: Score
+    best: Trial | None
+    trials: tuple[Trial, ...]
+    stopped: str
+
+
+def tune(task: Task) -> Outcome:
+    """Run the strategy to its end, or until a limit is reached."""
+    baseline = task.history.baseline or score_baseline(task)
+    task.goal.check_baseline(baseline.accuracy)
+    task.listener.baseline(baseline, task.goal)
+    context = StrategyContext(task.seed, task.goal, baseline.accuracy, task.rank)
+    search = _Search(task, baseline)
+    proposals = task.strategy(task.space, context)
+    batch = next(proposals, None)
+    while batch:
+        trials = list(task.executor(search.attempt, search.allowed(batch)))
+        if search.stopped or len(trials) < len(batch):
+            proposals.close()
+            break
+        try:
+            batch = proposals.send(trials)
+        except StopIteration:
+            break
+    stopped = search.stopped or "the strategy has nothing more to try"
+    return Outcome(baseline, search.best, tuple(search.tried.values()), stopped)
+
+
+def score_baseline(task: Task) -> Score:
+    task.listener.phase("evaluating FP32")
+    try:
+        score = task.evaluate(task.model)
+    except EvaluationError as error:
+        raise EvaluationError(f"on the FP32 baseline: {error}") from error
+    score = replace(score, latency=task.measure(task.model), size=task.model.nbytes)
+    task.model.close()
+    task.history.record_baseline(score, task.evaluate.identity)
+    return score
+
+
+class _Search:
+    """What has been tried so far in this run, and the best of it."""
+
+    def __init__(self, task: Task, baseline: Score) -> None:
+        self.task = task
+        self.baseline = baseline
+        self.tried: dict[str, Trial] = {}
+        self.best: Trial | None = None
+        self.stopped = ""
+        self.failures = 0  # in a row
+        self.repeats = 0  # in a row: a strategy that proposes nothing new must end, too
+
+    def allowed(self, batch: Sequence[Recipe]) -> Iterator[Recipe]:
+        """The recipes of a batch, as long as no limit is reached."""
+        for recipe in batch:
+            self.stopped = self._over() or ""
+            if self.stopped:
+                return
+            yield recipe
+
+    def _over(self) -> str | None:
+        met = self.best is not None and self.best.met
+        # A strategy that settles ends by itself shortly after its first success.
+        first_is_enough = met and not getattr(self.task.strategy, "settles", False)
+        if self.repeats >= 1000:
+            return "the strategy repeats itself"
+        return self.task.watch.over(len(self.tried), self.failures, first_is_enough)
+
+    def attempt(self, recipe: Recipe) -> Trial:
+        """Recall or try one recipe, and write down what came of it."""
+        if recipe.digest in self.tried:
+            self.repeats += 1
+            return self.tried[recipe.digest]
+        self.repeats = 0
+        known = self.task.history.recall(recipe)
+        if known is not None and known.accuracy is not None:
+            met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
+            trial, model = replace(known, met=met, recalled=True), None
+        else:
+            trial, model = attempt(
+                self.task, recipe, self.baseline, len(self.task.history.trials) + 1
+            )
+        try:
+            self._record(trial, model)
+        except WorkspaceError as error:
+            # The best so far is still in memory: stop and hand it back rather than lose it.
+            self.task.watch.request_stop(f"the workspace failed: {error}")
+        return trial
+
+    def _record(self, trial: Trial, model: Model | None) -> None:
+        self.tried[trial.recipe.digest] = trial
+        self.failures = self.failures + 1 if trial.state is State.FAILED else 0
+        improved = self._improves(trial)
+        if improved:
+            self.best = trial
+        self.task.listener.trial(trial, self.best)
+        if not trial.recalled:
+            self.task.history.append(trial)
+            if improved and model is not None:
+                self.task.keep(trial, model)
+        if model is not None:
+            model.close()
+
+    def _improves(self, trial: Trial) -> bool:
+        if trial.score is None:
+            return False
+        if self.best is None:
+            return True
+        assert self.best.score is not None
+        goal, objective = self.task.goal, self.task.objective
+        if trial.met != self.best.met:
+            return trial.met
+        if not trial.met:
+            return goal.gain(trial.score.accuracy) > goal.gain(self.best.score.accuracy)
+        new, old = (cost(item, objective, goal) for item in (trial.score, self.best.score))
+        # Two latencies within 3 % are the same to a clock: the model with less FP32 wins then.
+        if objective == "performance" and abs(new - old) <= 0.03 * max(new, old):
+            return len(trial.recipe.float_ops) < len(self.best.recipe.float_ops)
+        return new < old
+
+
+def attempt(task: Task, recipe: Recipe, baseline: Score, number: int) -> tuple[Trial, Model | None]:
+    """Build and score one recipe. Whatever goes wrong becomes a FAILED trial with its cause."""
+    start = time.monotonic()
+    try:
+        model = task.backend.build(task.model, recipe, task.observe(recipe.samples))
+        score = replace(task.evaluate(model), size=model.nbytes)
+        met = task.goal.is_met(score.accuracy, baseline.accuracy)
+        if met and task.objective == "performance":
+            score = replace(score, latency=task.measure(model))
+    except Exception as error:
+        spent = time.monotonic() - start
+        cause = f"{type(error).__name__}: {error}"
+        trace = "".join(traceback.format_exception(error)[-4:])
+        return Trial(number, recipe, State.FAILED, error=cause, trace=trace, seconds=spent), None
+    spent = time.monotonic() - start
+    return Trial(number, recipe, State.DONE, score, met, seconds=spent), model

@@ -1,0 +1,113 @@
+"""The folder of a run: where things lie, who owns it, whether it can be written at all."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from lpot.core.errors import WorkspaceBusy, WorkspaceError
+
+logger = logging.getLogger(__name__)
+
+ROOT = Path("lpot_workspace")
+
+
+def default_folder(framework: str, name: str) -> Path:
+    """Framework and name decide, as the tutorials say: running again goes on."""
+    return ROOT / safe_name(framework) / safe_name(name)
+
+
+def safe_name(text: str) -> str:
+    """A file name for any text: no separators, no way up, of bounded length."""
+    cleaned = re.sub(r"[^\w.\-+ ]", "_", text).strip(". ")
+    return cleaned[:100] or "model"
+
+
+class Workspace:
+    """One folder, locked while in use."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def history(self) -> Path:
+        return self.folder / "history.jsonl"
+
+    @property
+    def best(self) -> Path:
+        return self.folder / "best"
+
+    @property
+    def result(self) -> Path:
+        return self.folder / "result.json"
+
+    def check(self, needed: int) -> list[str]:
+        """Probe now what would otherwise fail after hours: permission and room."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            probe = self.folder / f".probe-{os.getpid()}"
+            probe.write_bytes(b"lpot")
+            probe.unlink()
+            free = shutil.disk_usage(self.folder).free
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self.folder}: the workspace can't be written ({error.strerror}): "
+                "choose another with `tuning.workspace.path` or --workspace"
+            ) from error
+        if free < needed:
+            raise WorkspaceError(
+                f"{self.folder}: {free >> 20} MiB are free, but the model needs about "
+                f"{needed >> 20} MiB: free some, or choose another disk with --workspace"
+            )
+        return []
+
+    @contextlib.contextmanager
+    def lock(self) -> Iterator[None]:
+        """Held by one process; the system frees it when that process dies, however it dies."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "lock"
+        try:
+            import fcntl
+        except ImportError:
+            logger.warning(
+                "this system has no file locks: do not run two tunings in %s", self.folder
+            )
+            yield
+            return
+        with path.open("a+", encoding="utf-8") as stream:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise WorkspaceBusy(
+                    f"{self.folder}: process {_owner(path)} is tuning here: wait for it, stop it, "
+                    "or start apart from it with --new-run"
+                ) from error
+            stream.seek(0)
+            stream.truncate()
+            json.dump({"pid": os.getpid()}, stream)
+            stream.flush()
+            try:
+                yield
+            finally:
+                fcntl.flock(stream, fcntl.LOCK_UN)
+
+
+def fresh_folder(folder: Path) -> Path:
+    """A sibling that nobody uses: run-2, run-3 … (`--new-run`)."""
+    number = 2
+    while (candidate := folder.with_name(f"{folder.name}-run{number}")).exists():
+        number += 1
+    return candidate
+
+
+def _owner(path: Path) -> str:
+    try:
+        return str(json.loads(path.read_text("utf-8"))["pid"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "(unknown)"

@@ -1,0 +1,1 @@
+"""Where config, backends, strategies, data and metrics meet: one job a file."""

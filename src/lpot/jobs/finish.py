@@ -1,0 +1,224 @@
+"""The end of a tuning: the best model on disk, its speed measured, and the verdict written down."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+
+from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.card import read_card, write_text
+from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
+from lpot.core.history import History
+from lpot.core.interrupt import REASON
+from lpot.core.model import Model
+from lpot.core.recipe import Recipe
+from lpot.core.result import Result
+from lpot.core.trial import State
+from lpot.core.tune import Outcome
+from lpot.jobs.benchmark import benchmark
+from lpot.jobs.evaluation import plain
+
+if TYPE_CHECKING:
+    from lpot.jobs.quantize import Job
+
+logger = logging.getLogger(__name__)
+
+
+def finish(
+    job: Job, outcome: Outcome | None, history: History | None, model: Model | None = None
+) -> Result:
+    """`model` is given when nothing was evaluated and it is built already."""
+    if outcome is not None and outcome.best is None:
+        return float_result(job, _why_nothing(outcome), outcome)
+    best = None if outcome is None else outcome.best
+    if model is None:
+        assert best is not None
+        model = job.build(best.recipe)
+        model.met, model.card = best.met, job.card(best)
+    path = _on_disk(job, model)
+    result = Result(
+        model=model,
+        recipe=model.recipe or Recipe({}),
+        goal=job.goal,
+        baseline=None if outcome is None else outcome.baseline,
+        best=best,
+        met=None if best is None else best.met,
+        trials=() if outcome is None else outcome.trials,
+        stopped="not evaluated" if outcome is None else outcome.stopped,
+        sizes=(job.model.nbytes, model.nbytes),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=path,
+        workspace=job.workspace.folder,
+        interrupted=outcome is not None and outcome.stopped == REASON,
+    )
+    _warn_about_scores(job, result)
+    result = _with_speed(job, result)
+    return _write(job, result)
+
+
+def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
+    """Nothing better than the model as given was found: it is handed back, flagged."""
+    job.add_note(f"{why}: the FP32 model is handed back unchanged")
+    recipe = Recipe({})
+    model = job.backend.build(job.model, recipe, None)
+    model.met = False
+    result = Result(
+        model=model,
+        recipe=recipe,
+        goal=job.goal,
+        baseline=None if outcome is None else outcome.baseline,
+        met=False,
+        trials=() if outcome is None else outcome.trials,
+        stopped=why if outcome is None else outcome.stopped,
+        sizes=(job.model.nbytes, job.model.nbytes),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=_on_disk(job, model),
+        workspace=job.workspace.folder,
+        interrupted=outcome is not None and outcome.stopped == REASON,
+    )
+    return _write(job, result)
+
+
+def precisions(job: Job, model: Model) -> dict[str, int]:
+    """How many ops that could be low precision really run in which."""
+    count: dict[str, int] = {}
+    for info in job.capability.low():
+        word = _precision(model, info.key)
+        count[word] = count.get(word, 0) + 1
+    return dict(sorted(count.items()))
+
+
+def float_ops(job: Job, model: Model) -> tuple[str, ...]:
+    """The ops that could pay for themselves in low precision and run in FP32."""
+    return tuple(
+        info.key.name
+        for info in job.capability.low()
+        if not info.follower and _precision(model, info.key) == "fp32"
+    )
+
+
+def _precision(model: Model, key: Any) -> str:
+    real = getattr(model, "precisions", None)
+    if real:
+        return str(real.get(key, "fp32"))
+    config = None if model.recipe is None else model.recipe.ops.get(key)
+    return "fp32" if config is None else config.precision
+
+
+def _on_disk(job: Job, model: Model) -> Path | None:
+    """The best lies in the workspace already unless it was recalled from an earlier run."""
+    try:
+        wanted = None if model.recipe is None else model.recipe.to_json()
+        if read_card(job.best_path).get("recipe") != wanted:
+            job.backend.save(model, job.best_path)
+        return job.backend.save(model, job.request.output) if job.request.output else job.best_path
+    except WorkspaceError as error:
+        job.add_note(f"warning: {error}; the model is handed back in memory only")
+        return None
+
+
+def _why_nothing(outcome: Outcome) -> str:
+    failed = [trial for trial in outcome.trials if trial.state is State.FAILED]
+    if not failed:
+        return f"no trial was finished ({outcome.stopped})"
+    return f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}"
+
+
+def _warn_about_scores(job: Job, result: Result) -> None:
+    if result.baseline is None:
+        return
+    same = [t for t in result.trials if t.accuracy == result.baseline.accuracy and t.recipe.low_ops]
+    if same:
+        job.add_note(
+            f"trial {same[0].number} scored exactly as FP32 does ({result.baseline.accuracy!r}): "
+            "is eval_func using the model it is given?"
+        )
+    if result.met is False:
+        job.add_note(_advice(job, result))
+
+
+def _advice(job: Job, result: Result) -> str:
+    assert result.best is not None and result.baseline is not None
+    best = result.best
+    bar = job.goal.bar(result.baseline.accuracy)
+    text = f"the bar of {bar:.6g} was not reached; the best is {best.accuracy:.6g}"
+    forbidden = [key.name for key in job.space.choices if job.space.float_config(key) is None]
+    if forbidden:
+        text += (
+            f". {len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
+        )
+    return f"{text}. Try more calibration data, a larger max_trials or timeout, or a wider bar"
+
+
+def _with_speed(job: Job, result: Result) -> Result:
+    if not job.request.measure_speed or result.path is None or job.model.inputs is None:
+        return result
+    job.listener.phase("measuring FP32 against the best")
+    job.model.close()
+    result.model.close()
+    inputs = None if job.calibration is None else job.calibration.first.inputs
+    names = job.model.input_names or ()
+    feeds = (
+        inputs
+        if inputs is None or isinstance(inputs, dict)
+        else dict(zip(names, inputs, strict=True))
+    )
+    try:
+        measured = benchmark([job.model, result.path], feeds=feeds, settings=Settings(seconds=1.5))
+    except (LpotError, EvaluationError, OSError) as error:
+        job.add_note(f"speed was not measured: {error}")
+        return result
+    return _judged(job, result, measured)
+
+
+def _judged(job: Job, result: Result, measured: BenchmarkResult) -> Result:
+    comparison = measured.models[1].comparison
+    if comparison is None:
+        job.add_note(f"speed was not measured: {measured.models[1].error}")
+        return result
+    faster = {"faster": True, "slower": False}.get(comparison.verdict)
+    if faster is not True:
+        word = "slower than" if faster is False else "no faster than"
+        job.add_note(
+            f"the quantized model is {word} FP32 here ({comparison.ratio:.2f} times its speed): "
+            "stay with FP32, or measure with the batch size you will use (`lpot benchmark`)"
+        )
+    return replace(result, speed=comparison.ratio, faster=faster, benchmark=measured)
+
+
+def _write(job: Job, result: Result) -> Result:
+    result = replace(result, notes=tuple(job.notes))
+    try:
+        write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
+        write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
+    except OSError as error:
+        logger.warning("%s: can't write the result (%s)", job.workspace.folder, error)
+    return result
+
+
+def deploy_yaml(job: Job) -> str:
+    """What the original writes: model, device and evaluation, for `lpot benchmark`."""
+    config = job.config
+    raw = {
+        "model": {
+            **plain(config.model),
+            "name": config.model.name,
+            "framework": job.framework_word,
+        },
+        "device": config.device,
+        "evaluation": json.loads(json.dumps(plain(config.evaluation), default=str)),
+    }
+    if not raw["evaluation"]:
+        del raw["evaluation"]
+    raw["model"] = json.loads(json.dumps(raw["model"], default=str))
+    stream = io.StringIO()
+    YAML().dump(raw, stream)
+    return stream.getvalue()

@@ -1,0 +1,265 @@
+"""The main job: from a request to a Result. The story in one screen, then its nouns."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lpot.backends import detect, get_backend, implied_approach
+from lpot.config.availability import unavailable
+from lpot.config.identity import identity
+from lpot.config.rules import approach, goal, limits, model_spec, rules, sampling_sizes
+from lpot.config.schema import Config
+from lpot.core.backend import Approach, Backend, Observations
+from lpot.core.calibration import Calibration
+from lpot.core.errors import CalibrationError
+from lpot.core.evaluate import Evaluator
+from lpot.core.history import History
+from lpot.core.interrupt import interruptible
+from lpot.core.limits import Watch
+from lpot.core.measure import latency
+from lpot.core.model import Model
+from lpot.core.progress import Listener, counted
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.result import Result
+from lpot.core.space import Capability, Rule, TuningSpace, restrict
+from lpot.core.store import NAME as OBSERVATIONS
+from lpot.core.store import save_observations
+from lpot.core.strategy import Strategy
+from lpot.core.trial import Trial
+from lpot.core.tune import Task, tune
+from lpot.core.workspace import Workspace, default_folder, fresh_folder
+from lpot.jobs.evaluation import calibration_loader, make_evaluator
+from lpot.jobs.finish import finish, float_result
+from lpot.strategy import get_strategy
+from lpot.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Request:
+    """What the user asked for. Objects given here win over what the config says."""
+
+    config: Config
+    model: Any
+    calib: Any = None
+    eval_func: Callable[[Any], Any] | None = None
+    eval_loader: Any = None
+    metric: Any = None
+    postprocess: Any = None
+    backend: Backend | None = None
+    strategy: Strategy | None = None
+    rules: tuple[Rule, ...] = ()
+    output: Path | None = None
+    workspace: Path | None = None
+    new_run: bool = False
+    lenient: bool = False
+    measure_speed: bool = True
+    listener: Listener = field(default_factory=Listener)
+
+
+def quantize(request: Request) -> Result:
+    """Tune, and never come home empty."""
+    job = Job(request)
+    with job.workspace.lock(), interruptible(job.watch, job.listener):
+        job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
+        evaluator = make_evaluator(request, job.watch)
+        if not job.space.choices:
+            return float_result(job, "no op of this model can be quantized")
+        if evaluator is None:
+            return job.build_once()
+        history = job.open_history(evaluator)
+        outcome = tune(job.task(evaluator, history))
+        return finish(job, outcome, history)
+
+
+class Job:
+    """The assembled parts of one request. Making it checks everything that costs no evaluation."""
+
+    def __init__(self, request: Request) -> None:
+        config = request.config
+        self.request = request
+        self.config = config
+        self.listener = request.listener
+        self.notes: list[str] = unavailable(config)
+        framework = config.model.framework
+        self.backend = get_backend(request.backend or framework or detect(request.model))
+        self.framework_word = framework or self.backend.name
+        self.listener.phase("loading the model")
+        self.model: Model = self.backend.load(request.model, model_spec(config))
+        self.fingerprint_of_model = self.model.fingerprint()
+        self.approach: Approach = approach(config) or implied_approach(framework) or "static"
+        self.calibration = self._calibration()
+        self.capability: Capability = self.backend.inspect(
+            self.model, self.approach, config.quantization.target
+        )
+        self.notes += self.capability.notes
+        self.space: TuningSpace = restrict(
+            self.capability,
+            (*rules(config), *request.rules),
+            sampling_sizes(config),
+            request.lenient,
+        )
+        self.notes += self.space.notes
+        self.goal = goal(config)
+        self.watch = Watch(limits(config))
+        self.workspace = Workspace(self._folder())
+        self.strategy = request.strategy or get_strategy(config.tuning.strategy.name)
+        self._observed: dict[int, Observations] | None = None
+        for note in self.notes:
+            self.listener.note(note)
+
+    # -- calibration -------------------------------------------------------------------------
+
+    def _calibration(self) -> Calibration | None:
+        loader = calibration_loader(self.request)
+        return None if loader is None else Calibration(loader, self.model.input_names)
+
+    def _check_calibration(self) -> None:
+        options = (option for options in self.space.choices.values() for option in options)
+        if self.calibration is None and any(option.mode == "static" for option in options):
+            raise CalibrationError(
+                "static quantization needs calibration data: give a loader (q_dataloader, calib), "
+                "or `quantization.calibration.dataloader` in the yaml; "
+                "`approach: post_training_dynamic_quant` needs none"
+            )
+
+    def observe(self, samples: int) -> Observations | None:
+        """Statistics for so many samples; the data are read once, when first asked for."""
+        if self.calibration is None:
+            return None
+        if self._observed is None:
+            sizes = self.space.samples
+            steps = -(-max(sizes) // self.calibration.batch_size) or self.calibration.length
+            self.listener.phase("calibrating", steps)
+            batches = counted(self.calibration.batches(sizes), self.listener)
+            self._observed = self.backend.observe(self.model, batches, self.space.samples)
+            self.model.close()
+            for note in self.calibration.notes:
+                self.add_note(note)
+            save_observations(self.workspace.folder / OBSERVATIONS, self._observed)
+        return self._observed[samples]
+
+    def rank(self) -> dict[OpKey, float]:
+        """Harm by op, from calibration data alone; empty where the backend can't tell."""
+        recipe = self.space.default()
+        observations = self.observe(recipe.samples)
+        if observations is None or not hasattr(self.backend, "rank"):
+            return {}
+        self.listener.phase("ranking ops by the harm they do")
+        return self.backend.rank(self.model, recipe, observations)
+
+    # -- parts -------------------------------------------------------------------------------
+
+    def add_note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
+            self.listener.note(text)
+
+    def _folder(self) -> Path:
+        given = self.request.workspace or self.config.tuning.workspace.path
+        folder = (
+            Path(given) if given else default_folder(self.framework_word, self.config.model.name)
+        )
+        return fresh_folder(folder) if self.request.new_run and folder.exists() else folder
+
+    def open_history(self, evaluator: Evaluator) -> History:
+        fingerprint = {
+            "model": self.fingerprint_of_model,
+            "config": _hash([identity(self.config), [str(rule) for rule in self.request.rules]]),
+            "data": "" if self.calibration is None else self.calibration.fingerprint(),
+            "versions": _hash({"lpot": VERSION, **self.backend.versions()}),
+        }
+        info = {"framework": self.backend.name, "name": self.config.model.name}
+        history = History.open(self.workspace.history, fingerprint, info)
+        resume = self.config.tuning.workspace.resume
+        if resume:
+            history.adopt(History.read(Path(resume)))
+        for note in history.notes:
+            self.add_note(note)
+        if history.baseline is not None:
+            done = sum(trial.score is not None for trial in history.trials)
+            self.add_note(f"going on from {history.path}: baseline and {done} trial(s) are known")
+            if (
+                None not in (history.evaluator, evaluator.identity)
+                and history.evaluator != evaluator.identity
+            ):
+                self.add_note(
+                    "warning: eval_func's source changed since this history was written; its "
+                    "scores are used all the same. If they no longer hold, delete "
+                    f"{history.path} or use --new-run"
+                )
+        return history
+
+    def task(self, evaluator: Evaluator, history: History) -> Task:
+        return Task(
+            backend=self.backend,
+            model=self.model,
+            space=self.space,
+            strategy=self.strategy,
+            evaluate=evaluator,
+            goal=self.goal,
+            observe=self.observe,
+            history=history,
+            watch=self.watch,
+            objective=self.config.tuning.objective,
+            measure=self.measure,
+            keep=self.keep,
+            rank=self.rank,
+            listener=self.listener,
+            seed=self.config.tuning.random_seed,
+        )
+
+    def measure(self, model: Model) -> float | None:
+        """Seconds a batch here and now, for choosing among trials; the proof comes at the end."""
+        if self.calibration is None or not self.request.measure_speed:
+            return None
+        inputs = self.calibration.first.inputs
+        return latency(lambda: self.backend.run(model, inputs), seconds=0.3).median
+
+    @property
+    def best_path(self) -> Path:
+        return self.workspace.folder / getattr(self.backend, "best_name", "best_model")
+
+    def keep(self, trial: Trial, model: Model) -> None:
+        """The best so far is on disk before the next trial begins."""
+        model.met = trial.met
+        model.card = self.card(trial)
+        self.backend.save(model, self.best_path)
+
+    def card(self, trial: Trial | None) -> dict[str, Any]:
+        data = None if self.calibration is None else self.calibration.fingerprint()
+        return {
+            "lpot": VERSION,
+            "name": self.config.model.name,
+            "seed": self.config.tuning.random_seed,
+            "target": self.config.quantization.target,
+            "source_model": self.fingerprint_of_model,
+            "calibration": {"samples": list(self.space.samples), "fingerprint": data},
+            "goal": str(self.goal),
+            "accuracy": None if trial is None else trial.accuracy,
+        }
+
+    def build(self, recipe: Recipe) -> Model:
+        return self.backend.build(self.model, recipe, self.observe(recipe.samples))
+
+    def build_once(self) -> Result:
+        """Nothing to evaluate with: one all-INT8 model, and it is said that nobody checked it."""
+        self.add_note(
+            "not evaluated: no eval_func and no metric were given, so accuracy is unknown"
+        )
+        recipe = self.space.default()
+        model = self.build(recipe)
+        model.card = self.card(None)
+        self.backend.save(model, self.best_path)
+        return finish(self, None, None, model)
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=str).encode()).hexdigest()[:32]

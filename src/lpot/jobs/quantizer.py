@@ -1,0 +1,82 @@
+"""The object behind both `Quantization` classes: what the original's scripts set and call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from lpot.config.load import load
+from lpot.config.schema import Config
+from lpot.core.backend import Backend
+from lpot.core.errors import ConfigError, NotAvailableYet
+from lpot.core.progress import Listener
+from lpot.core.result import Result
+from lpot.jobs.quantize import Request, quantize
+
+Conf = str | Path | Mapping[str, Any] | Config | None
+
+
+class Quantizer:
+    """Holds what a request needs until it is called. `result` is the last call's Result."""
+
+    def __init__(self, conf_fname_or_obj: Conf = None, *, framework: Backend | None = None) -> None:
+        self.config = load(conf_fname_or_obj)
+        self.result: Result | None = None
+        self.listener: Listener = _terminal()
+        self.measure_speed = True
+        self._backend = framework
+
+    def run(
+        self,
+        model: Any,
+        calib: Any = None,
+        eval_func: Callable[[Any], Any] | None = None,
+        eval_loader: Any = None,
+        metric: Any = None,
+        postprocess: Any = None,
+    ) -> Result:
+        if model is None:
+            raise ConfigError("no model was given: set `quantizer.model`, or pass it to the call")
+        request = Request(
+            config=self.config,
+            model=getattr(model, "root", model),
+            calib=calib,
+            eval_func=eval_func,
+            eval_loader=eval_loader,
+            metric=metric,
+            postprocess=postprocess,
+            backend=self._backend,
+            measure_speed=self.measure_speed,
+            listener=self.listener,
+        )
+        try:
+            self.result = quantize(request)
+        finally:
+            self.listener.close()
+        return self.result
+
+    def dataset(self, dataset_type: str, *args: Any, **kwargs: Any) -> Any:
+        """A dataset by name, as the yaml names them."""
+        from lpot.data import get_dataset
+
+        return get_dataset(dataset_type, *args, **kwargs)
+
+    def dataloader(
+        self, dataset: Any, batch_size: int = 1, collate_fn: Any = None, **options: Any
+    ) -> Any:
+        """Batches of a dataset: anything with `__getitem__` and `__len__`, or `__iter__`."""
+        from lpot.data import DataLoader
+
+        return DataLoader(dataset, batch_size=batch_size, collate_fn=collate_fn, **options)
+
+
+def refuse_training(name: str, value: Any) -> None:
+    if value is not None:
+        raise NotAvailableYet(name, "Quantize after training: give a calibration loader instead.")
+
+
+def _terminal() -> Listener:
+    from lpot.report.terminal import TerminalListener
+
+    return TerminalListener()

@@ -1,0 +1,45 @@
+"""Build a trial of an earlier tuning again, from its history alone: no data, no evaluation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lpot.backends import get_backend
+from lpot.core.errors import HistoryError
+from lpot.core.history import NAME, History
+from lpot.core.model import Model
+from lpot.core.store import NAME as OBSERVATIONS
+from lpot.core.store import load_observations
+from lpot.core.trial import Trial
+
+
+def recover(model: Any, history: str | Path, number: int) -> Model:
+    """Trial `number` (as the history counts, from 1) of the tuning of `model`."""
+    path = _file(history)
+    found = History.read(path)
+    trial = next((trial for trial in found.trials if trial.number == number), None)
+    if trial is None:
+        known = ", ".join(str(trial.number) for trial in found.trials) or "none"
+        raise HistoryError(f"{path}: there is no trial {number}; there are: {known}")
+    backend = get_backend(found.info["framework"])
+    source = backend.load(model)
+    if source.fingerprint() != found.fingerprint.get("model"):
+        raise HistoryError(f"{path}: this history is of another model than the one given")
+    static = any(config.mode == "static" for config in trial.recipe.ops.values())
+    observations = None
+    if static:
+        observations = load_observations(path.with_name(OBSERVATIONS))[trial.recipe.samples]
+    built = backend.build(source, trial.recipe, observations)
+    built.met = trial.met
+    return built
+
+
+def get_tuning_history(history: str | Path) -> tuple[Trial, ...]:
+    """The trials of a history file or workspace."""
+    return tuple(History.read(_file(history)).trials)
+
+
+def _file(history: str | Path) -> Path:
+    path = Path(history)
+    return path / NAME if path.is_dir() else path

@@ -1,0 +1,114 @@
+"""`lpot.tune`: the whole tool in one function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lpot.config.load import load, override
+from lpot.config.schema import Config
+from lpot.core.backend import Backend
+from lpot.core.errors import ConfigError
+from lpot.core.goal import Goal
+from lpot.core.progress import Listener
+from lpot.core.result import Result
+from lpot.core.space import Rule, TensorRule
+from lpot.core.strategy import Strategy
+from lpot.jobs.quantize import Request, quantize
+
+KEEP = TensorRule(dtype=("fp32",))
+
+
+def tune(
+    model: Any,
+    calib: Any = None,
+    evaluate: Callable[[Any], Any] | None = None,
+    goal: Goal | float | str | None = None,
+    *,
+    config: str | Path | Mapping[str, Any] | Config | None = None,
+    framework: str | Backend | None = None,
+    approach: str | None = None,
+    strategy: str | Strategy | None = None,
+    max_trials: int | None = None,
+    timeout: float | None = None,
+    sampling_size: int | None = None,
+    seed: int | None = None,
+    target: str | None = None,
+    keep_fp32: Sequence[str] = (),
+    eval_loader: Any = None,
+    metric: Any = None,
+    output: str | Path | None = None,
+    workspace: str | Path | None = None,
+    new_run: bool = False,
+    lenient: bool = False,
+    measure_speed: bool = True,
+    listener: Listener | None = None,
+) -> Result:
+    """The best low-precision model that holds the bar.
+
+    Args:
+        model: a path or the framework's own object.
+        calib: any iterable of batches; needed for static quantization.
+        evaluate: `evaluate(model) -> score`; without it and without a metric nothing is evaluated.
+        goal: how much may be lost: a relative share such as 0.01 or "1%", or a `Goal`.
+        config: yaml file, dict or Config; the other arguments win over it.
+        keep_fp32: names or regular expressions of ops to leave in FP32.
+        output: where to write the best model besides the workspace.
+
+    Returns:
+        A `Result`: `.model`, `.met`, `.accuracy`, `.speed`, `.faster`, `.recipe`, `.trials`.
+    """
+    named = strategy if isinstance(strategy, str) else None
+    changes = {
+        "model.framework": framework if isinstance(framework, str) else None,
+        "quantization.approach": _approach_word(approach),
+        "quantization.target": target,
+        "quantization.calibration.sampling_size": sampling_size,
+        "tuning.strategy.name": named,
+        "tuning.exit_policy.max_trials": max_trials,
+        "tuning.exit_policy.timeout": timeout,
+        "tuning.random_seed": seed,
+        **_criterion(goal),
+    }
+    settled = override(
+        load(config), {key: value for key, value in changes.items() if value is not None}
+    )
+    request = Request(
+        config=settled,
+        model=model,
+        calib=calib,
+        eval_func=evaluate,
+        eval_loader=eval_loader,
+        metric=metric,
+        backend=framework if framework is not None and not isinstance(framework, str) else None,
+        strategy=strategy if strategy is not None and not isinstance(strategy, str) else None,
+        rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in keep_fp32),
+        output=None if output is None else Path(output),
+        workspace=None if workspace is None else Path(workspace),
+        new_run=new_run,
+        lenient=lenient,
+        measure_speed=measure_speed,
+        listener=listener or Listener(),
+    )
+    return quantize(request)
+
+
+def _approach_word(word: str | None) -> str | None:
+    return f"post_training_{word}_quant" if word in ("static", "dynamic", "auto") else word
+
+
+def _criterion(goal: Goal | float | str | None) -> dict[str, Any]:
+    place = "tuning.accuracy_criterion"
+    if goal is None:
+        return {}
+    if isinstance(goal, Goal):
+        kind = "relative" if goal.relative is not None else "absolute"
+        value = goal.relative if goal.relative is not None else goal.absolute
+        return {place: {kind: value, "higher_is_better": goal.higher_is_better}}
+    if isinstance(goal, bool) or not isinstance(goal, int | float | str):
+        raise ConfigError(
+            f"given a {type(goal).__name__}, expected a share such as 0.01 or '1%', or lpot.Goal",
+            "goal",
+        )
+    return {place: {"relative": goal}}

@@ -1,0 +1,39 @@
+"""Door: `from lpot.quantization import Quantization`, the original's first API."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpot.jobs.quantizer import Quantizer, refuse_training
+
+
+class Quantization(Quantizer):
+    """`Quantization('conf.yaml')(model, q_dataloader=…, eval_func=…)` gives the native model.
+
+    The full Result is kept in `.result`.
+    """
+
+    _metric: Any = None
+    _postprocess: Any = None
+
+    def __call__(
+        self,
+        model: Any,
+        q_dataloader: Any = None,
+        q_func: Any = None,
+        eval_dataloader: Any = None,
+        eval_func: Any = None,
+    ) -> Any:
+        refuse_training("q_func", q_func if q_dataloader is None else None)
+        result = self.run(
+            model, q_dataloader, eval_func, eval_dataloader, self._metric, self._postprocess
+        )
+        return result.model.native
+
+    def metric(self, name: str, metric_cls: type, **kwargs: Any) -> None:
+        """Use a metric class of your own."""
+        self._metric = metric_cls(**kwargs)
+
+    def postprocess(self, name: str, postprocess_cls: type, **kwargs: Any) -> None:
+        """Use a postprocess class of your own."""
+        self._postprocess = postprocess_cls(**kwargs)

@@ -1,0 +1,22 @@
+"""Every combination there is, the nearest to the most wanted one first."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+from lpot.core.recipe import Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Proposals, StrategyContext
+
+
+def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """By the number of ops that leave their most wanted config: none, one, two … Never a repeat."""
+    base = space.default()
+    leaders = [key for key in space.choices if key not in space.followers]
+    others = {key: space.choices[key][1:] for key in leaders}
+    for count in range(len(leaders) + 1):
+        for keys in combinations([key for key in leaders if others[key]], count):
+            for configs in product(*(others[key] for key in keys)):
+                ops = {**base.ops, **dict(zip(keys, configs, strict=True))}
+                for samples in space.samples:
+                    yield [Recipe(ops, samples, base.repairs)]

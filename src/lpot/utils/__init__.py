@@ -1,0 +1,1 @@
+"""Door: `lpot.utils`, where the original keeps small functions."""
