@@ -17,7 +17,7 @@ from lpot.config.rules import approach, goal, limits, model_spec, rules, samplin
 from lpot.config.schema import Config
 from lpot.core.backend import Approach, Backend, Observations
 from lpot.core.calibration import Calibration
-from lpot.core.errors import CalibrationError
+from lpot.core.errors import CalibrationError, ConfigError
 from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
 from lpot.core.interrupt import interruptible
@@ -114,6 +114,13 @@ class Job:
         self._observed: dict[int, Observations] | None = None
         for note in self.notes:
             self.listener.note(note)
+
+    def _space(self, samples: tuple[int, ...]) -> TuningSpace:
+        wishes = (*rules(self.config), *self.request.rules)
+        try:
+            return restrict(self.capability, wishes, samples, self.request.lenient)
+        except ConfigError as error:
+            raise ConfigError(str(error), where=self.config.where(error.path)) from None
 
     # -- calibration -------------------------------------------------------------------------
 

@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
-from lpot.config.load import load
-from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.errors import ConfigError, NotAvailableYet
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.jobs.quantize import Request, quantize
-
-Conf = str | Path | Mapping[str, Any] | Config | None
+from lpot.jobs.settings import Conf, read_config
 
 
 class Quantizer:
     """Holds what a request needs until it is called. `result` is the last call's Result."""
 
     def __init__(self, conf_fname_or_obj: Conf = None, *, framework: Backend | None = None) -> None:
-        self.config = load(conf_fname_or_obj)
+        self.config = read_config(conf_fname_or_obj)
         self.result: Result | None = None
         self.listener: Listener = _terminal()
         self.measure_speed = True

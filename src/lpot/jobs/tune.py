@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from lpot.config.load import load, override
-from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
@@ -16,6 +14,7 @@ from lpot.core.result import Result
 from lpot.core.space import Rule, TensorRule
 from lpot.core.strategy import Strategy
 from lpot.jobs.quantize import Request, quantize
+from lpot.jobs.settings import Conf
 
 KEEP = TensorRule(dtype=("fp32",))
 
@@ -26,7 +25,7 @@ def tune(
     evaluate: Callable[[Any], Any] | None = None,
     goal: Goal | float | str | None = None,
     *,
-    config: str | Path | Mapping[str, Any] | Config | None = None,
+    config: Conf = None,
     framework: str | Backend | None = None,
     approach: str | None = None,
     strategy: str | Strategy | None = None,

@@ -28,6 +28,11 @@ def register(name: str, strategy: Strategy) -> None:
     _registered[name] = strategy
 
 
+def strategies() -> tuple[str, ...]:
+    """Every name that `strategy:` may say here."""
+    return (*STRATEGIES, *_registered)
+
+
 def get_strategy(name: str | Strategy) -> Strategy:
     """The strategy of a name, or the generator function itself when one is passed."""
     if not isinstance(name, str):
@@ -37,7 +42,7 @@ def get_strategy(name: str | Strategy) -> Strategy:
         return found
     if name in LATER:
         raise NotAvailableYet(f"strategy {name!r}", f"Use one of {', '.join(STRATEGIES)}.")
-    known = [*STRATEGIES, *_registered]
+    known = strategies()
     raise ConfigError(
         f"unknown strategy {name!r}{did_you_mean(name, known)} (known: {', '.join(known)})",
         path="tuning.strategy.name",

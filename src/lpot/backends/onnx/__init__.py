@@ -19,8 +19,10 @@ from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
+from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.raise_opset import raise_opset
+from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.run import run_session
@@ -30,7 +32,14 @@ from lpot.core.errors import CalibrationError
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
 
-PASSES = (raise_opset, fold_constants, fold_batchnorm, normalize_gemm)
+PASSES = (
+    raise_opset,
+    fold_constants,
+    fold_batchnorm,
+    reorder_gelu,
+    fuse_matmul_bias,
+    normalize_gemm,
+)
 
 
 class OnnxBackend:
@@ -71,7 +80,7 @@ class OnnxBackend:
             )
         stats = observations.tensors if observations is not None else {}
         graph = build_graph(model.folded, drawn, stats, model.cache)
-        precisions = {key: drawn.precision(key) for key in map(key_of, model.folded.nodes)}
+        precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
 

@@ -121,9 +121,10 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
     del proto.graph.node[:]
     del proto.graph.initializer[:]
     del proto.graph.value_info[:]
-    bare = Graph(proto, nodes, weights, opaque)
+    # Weights that nobody reads are dropped: the runtime refuses them when handed over aside.
+    bare = Graph(proto, nodes, weights, opaque).replaced(nodes, weights)
     types, shapes = _infer(bare)
-    return Graph(proto, nodes, weights, opaque, types, shapes)
+    return Graph(proto, nodes, bare.weights, bare.opaque, types, shapes)
 
 
 def _check_names(proto: ModelProto, what: str) -> None:

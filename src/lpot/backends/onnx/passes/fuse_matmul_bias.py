@@ -1,0 +1,80 @@
+"""Turn MatMul and the bias added behind it into one Gemm, which has an INT8 kernel with bias.
+
+The runtime does the same to FP32 models; left to it, it comes before the quantized kernels are
+chosen and hides the MatMul from them. More than two dimensions are flattened around the Gemm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from onnx import NodeProto, helper
+
+from lpot.backends.onnx.graph import Graph
+
+
+def fuse_matmul_bias(graph: Graph) -> Graph:
+    weights = dict(graph.weights)
+    fused: dict[str, NodeProto] = {}  # name of the Add → itself: nodes to drop
+    replaced: dict[str, list[NodeProto]] = {}  # name of the MatMul → what stands for it
+    flat: dict[str, str] = {}  # tensor → its flattened twin, shared by all who read it
+    for node in graph.nodes:
+        add = _bias_behind(graph, node)
+        shape = graph.shapes.get(node.input[0]) if add is not None else None
+        if add is None or shape is None or sum(not isinstance(dim, int) for dim in shape[:-1]) > 1:
+            continue
+        fused[add.name] = add
+        replaced[node.name] = list(_gemm(graph, node, add, shape, weights, flat))
+    if not fused:
+        return graph
+    nodes = [new for node in graph.nodes for new in replaced.get(node.name, [node])]
+    return graph.replaced([node for node in nodes if node.name not in fused], weights)
+
+
+def _bias_behind(graph: Graph, node: NodeProto) -> NodeProto | None:
+    if node.op_type != "MatMul" or not graph.is_constant(node.input[1]):
+        return None
+    weight = graph.weights[node.input[1]]
+    users = graph.consumers.get(node.output[0], [])
+    if weight.ndim != 2 or len(users) != 1 or node.output[0] in graph.outputs:
+        return None
+    add = users[0]
+    if add.op_type != "Add" or graph.is_constant(node.input[0]):
+        return None
+    bias = graph.weights.get(_other(add, node.output[0]))
+    fits = bias is not None and bias.dtype == np.float32 and bias.size == weight.shape[1]
+    return add if fits and bias is not None and bias.shape[-1:] == (bias.size,) else None
+
+
+def _other(node: NodeProto, name: str) -> str:
+    return node.input[1] if node.input[0] == name else node.input[0]
+
+
+def _gemm(
+    graph: Graph,
+    node: NodeProto,
+    add: NodeProto,
+    shape: tuple[int | str | None, ...],
+    weights: dict[str, np.ndarray],
+    flat: dict[str, str],
+) -> Iterator[NodeProto]:
+    source, output = node.input[0], add.output[0]
+    bias = _other(add, node.output[0])
+    if weights[bias].ndim > 1:
+        weights[f"{bias}/vector"] = weights[bias].reshape(-1)
+        bias = f"{bias}/vector"
+    if len(shape) == 2:
+        yield helper.make_node("Gemm", [source, node.input[1], bias], [output], name=node.name)
+        return
+    if source not in flat:
+        flat[source] = f"{source}/flat"
+        weights[f"{source}/flat_shape"] = np.array([-1, graph.weights[node.input[1]].shape[0]])
+        inputs = [source, f"{source}/flat_shape"]
+        yield helper.make_node("Reshape", inputs, [flat[source]], name=f"{source}/flatten")
+    rows = [flat[source], node.input[1], bias]
+    yield helper.make_node("Gemm", rows, [f"{output}/flat"], name=node.name)
+    lead = [dim if isinstance(dim, int) else -1 for dim in shape[:-1]]
+    weights[f"{output}/shape"] = np.array([*lead, graph.weights[node.input[1]].shape[1]])
+    inputs = [f"{output}/flat", f"{output}/shape"]
+    yield helper.make_node("Reshape", inputs, [output], name=f"{output}/unflatten")

@@ -1,0 +1,119 @@
+"""Which keys are not acted upon yet. A key or word that is not in LATER is.
+
+Work that makes a key do something deletes its line here, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from lpot.config.outline import ANY_NAME, Path, dotted
+from lpot.config.scalar import show
+from lpot.config.schema import Config
+from lpot.config.section import Section
+
+_SEARCH = "use basic, random or exhaustive"
+_REPAIR = "leave it at its default"
+_TRAINING = "quantize after training instead"
+
+# key, or key=word → what to do instead
+LATER: dict[str, str] = {
+    "device=gpu": "models run on the CPU",
+    "quantization.approach=quant_aware_training": _TRAINING,
+    "quantization.train": _TRAINING,
+    "quantization.advance": "remove it",
+    "quantization.recipes.scale_propagation_max_pooling": _REPAIR,
+    "quantization.recipes.scale_propagation_concat": _REPAIR,
+    "quantization.recipes.first_conv_or_matmul_quantization": "name the op in op_wise",
+    "quantization.recipes.last_conv_or_matmul_quantization": "name the op in op_wise",
+    "quantization.recipes.pre_post_process_quantization": "name the ops in op_wise",
+    "quantization.recipes.fast_bias_correction": _REPAIR,
+    "quantization.recipes.weight_correction": _REPAIR,
+    "quantization.model_wise.activation.compute_dtype": "remove it",
+    "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
+    "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
+    "quantization.quant_level": "leave it at 1 and name a strategy",
+    "graph_optimization": "remove it",
+    "mixed_precision": "remove it",
+    "model_conversion": "remove it",
+    "tuning.strategy.name=mse": _SEARCH,
+    "tuning.strategy.name=mse_v2": _SEARCH,
+    "tuning.strategy.name=bayesian": _SEARCH,
+    "tuning.strategy.name=tpe": _SEARCH,
+    "tuning.strategy.name=conservative": _SEARCH,
+    "tuning.strategy.name=hawq_v2": _SEARCH,
+    "tuning.strategy.name=automixedprecision": _SEARCH,
+    "tuning.strategy.name=auto_mixed_precision": _SEARCH,
+    "tuning.strategy.name=sigopt": f"its service is no longer offered; {_SEARCH}",
+    "tuning.strategy.sigopt_api_token": "remove it",
+    "tuning.strategy.sigopt_project_id": "remove it",
+    "tuning.strategy.sigopt_experiment_name": "remove it",
+    "tuning.strategy.accuracy_weight": "remove it",
+    "tuning.strategy.latency_weight": "remove it",
+    "tuning.strategy.confidence_batches": "remove it",
+    "tuning.strategy.hawq_v2_loss": "remove it",
+    "tuning.multi_objectives": "name one objective",
+    "tuning.tensorboard": "remove it",
+    "tuning.diagnosis": "remove it",
+    "evaluation.accuracy.multi_metrics": "name one metric",
+    "pruning": "remove it",
+    "distillation": "remove it",
+    "auto_distillation": "remove it",
+    "nas": "remove it",
+}
+
+
+def is_later(path: tuple[str, ...]) -> bool:
+    """Whether a key of the schema, or a section around it, is not acted upon yet."""
+    return any(dotted(path[:end]) in LATER for end in range(1, len(path) + 1))
+
+
+def later_words(path: tuple[str, ...]) -> tuple[str, ...]:
+    """The words of a key that are not acted upon yet."""
+    start = f"{dotted(path)}="
+    return tuple(key.removeprefix(start) for key in LATER if key.startswith(start))
+
+
+def unavailable(config: Config) -> list[str]:
+    """One sentence for each key that was set, to something else than its default, in vain.
+
+    >>> from lpot.config.load import load
+    >>> unavailable(load({"tuning": {"tensorboard": True}}))
+    ['tuning.tensorboard: true is not available yet; remove it']
+    """
+    return list(_sentences(config, config, (), ()))
+
+
+def _sentences(config: Config, section: Section, schema: Path, real: Path) -> Iterator[str]:
+    fields = type(section).model_fields
+    for name in (name for name in fields if name in section.model_fields_set):
+        value = getattr(section, name)
+        if value == fields[name].default:
+            continue
+        known, path = (*schema, name), (*real, name)
+        hint = LATER.get(dotted(known), LATER.get(f"{dotted(known)}={value}"))
+        if hint is not None:
+            yield _sentence(config, path, value, hint)
+        else:
+            for below, here, entry in _entries(known, path, value):
+                yield from _sentences(config, entry, below, here)
+
+
+def _entries(schema: Path, real: Path, value: Any) -> Iterator[tuple[Path, Path, Section]]:
+    """The sections that a value is or holds."""
+    if isinstance(value, Section):
+        yield schema, real, value
+    elif isinstance(value, dict):
+        for key, entry in value.items():
+            if isinstance(entry, Section):
+                yield (*schema, ANY_NAME), (*real, key), entry
+
+
+def _sentence(config: Config, path: Path, value: Any, hint: str) -> str:
+    name = dotted(path)
+    secret = name.endswith("token")
+    told = secret or isinstance(value, Section | dict | tuple)
+    subject = name if told else f"{name}: {show(value)}"
+    where = config.where(name)
+    return f"{where + ': ' if where else ''}{subject} is not available yet; {hint}"

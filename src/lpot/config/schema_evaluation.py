@@ -1,0 +1,203 @@
+"""`evaluation`: how accuracy and speed are measured when the program does not do it itself."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from lpot.config.fields import (
+    Arguments,
+    Flag,
+    Flags,
+    Natural,
+    Numbers,
+    Positive,
+    Text,
+    Whole,
+    read_number,
+    wrong,
+)
+from lpot.config.scalar import show
+from lpot.config.schema_data import Configs, Dataloader, Iteration, Postprocess
+from lpot.config.section import OneOf, Section
+
+COCO_THRESHOLDS = "0.5:0.05:0.95"
+
+
+def _bare_k(value: Any) -> Any:
+    return {"k": value} if isinstance(value, int | str) and not isinstance(value, bool) else value
+
+
+def _read_thresholds(value: Any) -> float | str:
+    if value == COCO_THRESHOLDS:
+        return COCO_THRESHOLDS
+    number = read_number(value) if not isinstance(value, str) or value[:1].isdigit() else math.nan
+    if not 0 <= number <= 1:
+        raise wrong(f"given {show(value)}, expected a number from 0 to 1, or '{COCO_THRESHOLDS}'")
+    return number
+
+
+Thresholds = Annotated[
+    float | str, BeforeValidator(_read_thresholds, json_schema_input_type=float | str)
+]
+
+
+class TopK(Section):
+    k: Positive = Field(default=1, description="Right if the label is among the k best.")
+
+
+class BoxAnnotations(Section):
+    anno_path: Text | None = Field(
+        default=None, description="File of label names.", examples=["label_map.yaml"]
+    )
+
+
+class MeanAveragePrecision(BoxAnnotations):
+    iou_thrs: Thresholds = Field(
+        default=0.5, description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95'."
+    )
+    map_points: Literal[0, 11, 101] = Field(
+        default=0, description="Points of the precision curve; 0 takes all of them."
+    )
+
+
+class CocoPrecision(BoxAnnotations):
+    map_key: Text = Field(
+        default="DetectionBoxes_Precision/mAP", description="Which of the COCO figures counts."
+    )
+
+
+class OutputOrder(Section):
+    num_detections: Whole = Field(default=-1, description="Place of the count; -1: none.")
+    boxes: Natural = Field(default=0, description="Place of the boxes.")
+    scores: Natural = Field(default=1, description="Place of the scores.")
+    classes: Natural = Field(default=2, description="Place of the classes.")
+
+
+class CocoPrecisionV2(CocoPrecision):
+    output_index_mapping: OutputOrder = Field(
+        default=OutputOrder(), description="Which output of the model holds what."
+    )
+
+
+class Comparison(Section):
+    compare_label: Flag = Field(
+        default=True, description="Compare with the labels; false: with the FP32 outputs."
+    )
+
+
+class Segmentation(Section):
+    num_classes: Positive = Field(default=21, description="Number of classes.")
+
+
+class Task(Section):
+    task: Text | None = Field(
+        default=None, description="Which task of the benchmark.", examples=["mrpc"]
+    )
+
+
+class NoArguments(Section):
+    """Takes no arguments."""
+
+
+class _MetricKeys(Section):
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, Arguments]
+
+    topk: Annotated[TopK, BeforeValidator(_bare_k, json_schema_input_type=TopK | int)] | None = (
+        Field(default=None, description="Share of samples whose label is among the k best.")
+    )
+    Accuracy: NoArguments | None = Field(default=None, description="Share of right answers.")
+    F1: NoArguments | None = Field(default=None, description="F1 of answers.")
+    MSE: Comparison | None = Field(default=None, description="Mean squared error.")
+    RMSE: Comparison | None = Field(default=None, description="Root of the mean squared error.")
+    MAE: Comparison | None = Field(default=None, description="Mean absolute error.")
+    Loss: NoArguments | None = Field(default=None, description="Mean of a loss.")
+    mAP: MeanAveragePrecision | None = Field(default=None, description="Mean average precision.")
+    COCOmAP: CocoPrecision | None = Field(default=None, description="The same as COCO counts it.")
+    COCOmAPv2: CocoPrecisionV2 | None = Field(
+        default=None, description="The same for models whose outputs lie in another order."
+    )
+    VOCmAP: BoxAnnotations | None = Field(default=None, description="The same as VOC counts it.")
+    SquadF1: NoArguments | None = Field(default=None, description="F1 on SQuAD answers.")
+    BLEU: NoArguments | None = Field(default=None, description="BLEU of translations.")
+    mIOU: Segmentation | None = Field(default=None, description="Mean overlap of segments.")
+    GLUE: Task | None = Field(default=None, description="The metric of a GLUE task.")
+    ROC: Task | None = Field(default=None, description="Area under the ROC curve.")
+
+
+class Metric(OneOf, _MetricKeys):
+    """Exactly one metric and its arguments; the name of a metric of your own will do too."""
+
+    what: ClassVar[str] = "metric"
+
+
+class MultiMetrics(_MetricKeys):
+    """Several metrics, weighed."""
+
+    weight: Numbers = Field(default=(), description="How much each metric counts.")
+    higher_is_better: Flags = Field(default=(), description="Which direction each has.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        keys = [*type(self).model_fields, *(self.model_extra or {})]
+        return tuple(
+            key
+            for key in keys
+            if key in self.model_fields_set and key not in ("weight", "higher_is_better")
+        )
+
+    @model_validator(mode="after")
+    def _equal_lengths(self) -> MultiMetrics:
+        for key, values in (("weight", self.weight), ("higher_is_better", self.higher_is_better)):
+            if values and len(values) != len(self.names):
+                raise wrong(f"given {len(values)} values for {len(self.names)} metrics", key=key)
+        return self
+
+
+class AccuracySection(Section):
+    """How accuracy is measured, when there is no eval_func."""
+
+    metric: Metric | None = Field(default=None, description="Exactly one metric.")
+    multi_metrics: MultiMetrics | None = Field(
+        default=None,
+        description="Several metrics, in place of `metric`, and how each is weighed.",
+        examples=[{"topk": 1, "MSE": {}, "weight": [0.7, 0.3], "higher_is_better": [True, False]}],
+    )
+    configs: Configs = Field(default=Configs(), description="How the processor is used.")
+    iteration: Iteration = Field(default=-1, description="Batches to evaluate; -1: all of them.")
+    dataloader: Dataloader | None = Field(default=None, description="Evaluation batches.")
+    postprocess: Postprocess = Field(
+        default=Postprocess(), description="What is done before the metric sees the outputs."
+    )
+
+    @model_validator(mode="after")
+    def _one_metric(self) -> AccuracySection:
+        if self.metric is not None and self.multi_metrics is not None:
+            raise wrong("given beside metric: keep one of them", key="multi_metrics")
+        return self
+
+
+class PerformanceSection(Section):
+    """How speed is measured by `lpot benchmark`."""
+
+    warmup: Natural = Field(default=5, description="Batches run before the clock starts.")
+    iteration: Iteration = Field(default=-1, description="Batches to time; -1: all of them.")
+    configs: Configs = Field(default=Configs(), description="How the processor is used.")
+    dataloader: Dataloader | None = Field(default=None, description="Batches to time.")
+    postprocess: Postprocess = Field(
+        default=Postprocess(), description="What is done with the outputs; it is not timed."
+    )
+
+
+class EvaluationSection(Section):
+    """How accuracy and speed are measured."""
+
+    accuracy: AccuracySection = Field(
+        default=AccuracySection(), description="How accuracy is measured."
+    )
+    performance: PerformanceSection = Field(
+        default=PerformanceSection(), description="How speed is measured."
+    )
