@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lpot.core.errors import DataError
 
 Inputs = tuple[Any, ...] | Mapping[str, Any]
@@ -67,13 +69,21 @@ class Batch:
         return 1
 
 
+def as_array(value: Any) -> np.ndarray:
+    """One array from a tensor of any framework, or from nested lists."""
+    if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
+        value = value.detach().cpu()
+        return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
+    return np.asarray(value)
+
+
 def split(raw: Any, names: Sequence[str] | None) -> Batch:
     """Read one batch of a loader for a model whose inputs are `names` (None: not known).
 
     A batch of n items for an n-input model is inputs; n + 1 items, or two of which the first is a
     container of n, is (inputs, labels); where both fit, (inputs, labels) wins and is marked.
 
-    >>> split(([1, 2], 0), ["a", "b"]).labels
+    >>> split(([[1], [2]], 0), ["a", "b"]).labels
     0
     >>> split([[1.0, 2.0]], ["images"]).labels is None
     True

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import Batch, Inputs, split
+from lpot.core.batch import Batch, Inputs, as_array, split
 from lpot.core.errors import CalibrationError, DataError
 
 # Without sampling_size a loader that does not end is cut here.
@@ -20,10 +20,14 @@ LOOK_AHEAD_BYTES = 1 << 28
 
 
 class Calibration:
-    """Reads a user's loader as batches of inputs. `notes` gathers what the user should know."""
+    """Reads a user's loader as batches of inputs. `notes` gathers what the user should know.
 
-    def __init__(self, loader: Any, names: Sequence[str] | None) -> None:
+    `fixed` is the one batch size a model takes, None when it takes any.
+    """
+
+    def __init__(self, loader: Any, names: Sequence[str] | None, fixed: int | None = None) -> None:
         self.names = names
+        self.fixed = fixed
         self.notes: list[str] = []
         self.length = _length(loader)
         self._source = _iterate(loader)
@@ -32,7 +36,7 @@ class Calibration:
             raise CalibrationError(
                 "the calibration loader is empty: it gave no batch (a generator already used up?)"
             )
-        self.first = self._split(first)
+        self.first = _owned(self._split(first))
         if self.first.ambiguous:
             self.notes.append(
                 "calibration batches of two items fit both (inputs) and (inputs, labels): the "
@@ -53,31 +57,40 @@ class Calibration:
         if 0 in sizes:
             rest, limit = self._until_end(rest)
         seen = 0
+        dropped = 0
         for batch in rest:
+            if batch.size < (self.fixed or 1):
+                dropped += 1
+                continue
             yield batch.inputs
             seen += batch.size
             if seen >= limit:
                 return
+        if dropped:
+            self.notes.append(
+                f"{dropped} calibration batch(es) were left out: they had fewer samples than the "
+                f"{self.fixed or 1} that the model takes"
+            )
         if limit != float("inf") and 0 not in sizes:
             self.notes.append(
                 f"sampling_size {limit:.0f} asked for, the loader has {seen}: all are used"
             )
 
     def _until_end(self, batches: Iterator[Batch]) -> tuple[Iterator[Batch], float]:
-        if self.length is not None:
-            return batches, float("inf")
+        if self.length:  # some loaders with a length go round for ever
+            return itertools.islice(batches, self.length), float("inf")
         held: list[Batch] = []
         seen = size = 0
         while seen < LOOK_AHEAD_SAMPLES and size < LOOK_AHEAD_BYTES:
             batch = next(batches, None)
             if batch is None:
                 return iter(held), float("inf")
-            held.append(batch)
-            seen += batch.size
+            held.append(_owned(batch))
+            seen += max(1, batch.size)
             size += sum(getattr(value, "nbytes", 0) for value in _values(batch.inputs))
         self.notes.append(
-            f"the calibration loader has no length and does not end: {ENDLESS_SAMPLES} samples "
-            "are used; say how many with `calibration.sampling_size`"
+            f"the calibration loader has no length and did not end within {seen} samples: "
+            f"{ENDLESS_SAMPLES} are used; say how many with `calibration.sampling_size`"
         )
         return iter(held), ENDLESS_SAMPLES
 
@@ -92,13 +105,28 @@ def fingerprint(first: Batch, length: int | None) -> str:
     digest = hashlib.sha256(f"{length}".encode())
     items = first.inputs.items() if isinstance(first.inputs, Mapping) else enumerate(first.inputs)
     for name, value in items:
-        if hasattr(value, "detach"):
-            value = value.detach().cpu().numpy()
-        array = np.asarray(value)
+        try:
+            array = as_array(value)
+        except ValueError:  # ragged lists: the backend will say what is wrong with them
+            array = np.array(repr(value))
         digest.update(f"{name}{array.dtype}{array.shape}".encode())
         raw = str(array.tolist()).encode() if array.dtype.kind in "OUS" else array.tobytes()
         digest.update(raw)
     return digest.hexdigest()[:32]
+
+
+def _owned(batch: Batch) -> Batch:
+    """A batch that stays as it is: some loaders fill the same buffers again and again."""
+    if isinstance(batch.inputs, Mapping):
+        mapped = {name: _copied(value) for name, value in batch.inputs.items()}
+        return Batch(mapped, batch.labels, batch.ambiguous)
+    return Batch(tuple(map(_copied, batch.inputs)), batch.labels, batch.ambiguous)
+
+
+def _copied(value: Any) -> Any:
+    if hasattr(value, "detach"):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray | list) else value
 
 
 def _values(inputs: Inputs) -> Iterable[Any]:
@@ -108,7 +136,7 @@ def _values(inputs: Inputs) -> Iterable[Any]:
 def _length(loader: Any) -> int | None:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError, AttributeError):
+    except (TypeError, NotImplementedError, AttributeError, ValueError, OverflowError):
         return None
 
 
@@ -120,11 +148,12 @@ def _iterate(loader: Any) -> Iterator[Any]:
         )
     if hasattr(loader, "__iter__"):
         return iter(loader)
-    if hasattr(loader, "__getitem__") and hasattr(loader, "__len__"):
-        return (loader[index] for index in range(len(loader)))
+    if hasattr(loader, "__getitem__"):
+        length = _length(loader)
+        return iter(loader) if length is None else (loader[index] for index in range(length))
     if callable(loader):
         return _iterate(loader())
     raise CalibrationError(
         f"the calibration loader is a {type(loader).__name__}, which can't be iterated over: "
-        "give something with __iter__, or with __getitem__ and __len__"
+        "give something with __iter__ or __getitem__"
     )

@@ -110,3 +110,15 @@ def write_text(path: Path, text: str) -> None:
         stream.flush()
         os.fsync(stream.fileno())
     beside.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new or renamed file is safe from a power cut only when its folder is synced, too."""
+    if os.name != "posix":
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import length_hint
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -35,6 +37,8 @@ def takes_session(function: Function) -> Function:
 class Evaluator(Protocol):
     """Gives a Score for a model. `identity` tells whether it is the one of an earlier run."""
 
+    name: str  # as messages call it
+
     @property
     def identity(self) -> str | None: ...
 
@@ -50,14 +54,14 @@ class FunctionEvaluator:
                 f"eval_func must be a function of one model, got a {type(function).__name__}"
             )
         self.function = function
+        self.name = f"eval_func {getattr(function, '__qualname__', type(function).__qualname__)}"
         self.identity = source_hash(function)
 
     def __call__(self, model: Model) -> Score:
         target = model.runner if getattr(self.function, _MARK, False) else model.native
         start = time.perf_counter()
         value = self.function(target)
-        name = getattr(self.function, "__qualname__", repr(self.function))
-        return Score(as_number(value, f"eval_func {name}"), time.perf_counter() - start)
+        return Score(as_number(value, self.name), time.perf_counter() - start)
 
 
 class Metric(Protocol):
@@ -78,19 +82,27 @@ class MetricEvaluator:
         listener: Listener | None = None,
         watch: Watch | None = None,
     ) -> None:
+        if isinstance(loader, Iterator):
+            raise DataError(
+                f"the evaluation loader is a {type(loader).__name__}, which can be read only once, "
+                "but every trial reads it again: give a list, or an object with __iter__"
+            )
         self.loader = loader
         self.metric = metric
         self.postprocess = postprocess
         self.iteration = iteration
         self.listener = listener or Listener()
         self.watch = watch
-        self.identity = f"metric {type(metric).__qualname__}"
+        self.name = self.identity = f"metric {type(metric).__qualname__}"
 
     def __call__(self, model: Model) -> Score:
         start = time.perf_counter()
         self.metric.reset()
         samples = 0
         batches = 0
+        steps = [n for n in (self.iteration, length_hint(self.loader, 0)) if n > 0]
+        if steps:
+            self.listener.expect(min(steps))
         for raw in self.loader:
             if batches == self.iteration:
                 break
@@ -110,7 +122,7 @@ class MetricEvaluator:
             self.listener.step(batches)
         if not batches:
             raise DataError("the evaluation loader gave no batch: it is empty, or already used up")
-        value = as_number(self.metric.result(), f"metric {type(self.metric).__name__}")
+        value = as_number(self.metric.result(), self.name)
         return Score(value, time.perf_counter() - start, samples)
 
 
@@ -133,13 +145,16 @@ def as_number(value: Any, who: str) -> float:
         return as_number(next(iter(value.values())), who)
     if isinstance(value, str | bytes):
         raise EvaluationError(f"{who} returned the text {value!r}: it must return a number")
-    if hasattr(value, "detach"):
-        value = value.detach().cpu().numpy()
+    if hasattr(value, "detach") and getattr(value, "numel", lambda: 0)() == 1:
+        value = value.detach().item()  # a tensor of any device and dtype, bfloat16 included
     try:
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(value)
+        if array.dtype.kind in "cSUMm":
+            raise TypeError(f"{array.dtype} is not a real number")
+        array = array.astype(np.float64)
+    except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise EvaluationError(
-            f"{who} returned a {type(value).__name__}, which is not a number: {value!r:.80}"
+            f"{who} returned a {type(value).__name__}, which is not a number ({error})"
         ) from error
     if array.size != 1:
         raise EvaluationError(
@@ -153,13 +168,22 @@ def as_number(value: Any, who: str) -> float:
 
 
 def source_hash(function: Callable[..., Any]) -> str | None:
-    """Hash of a function's source, to notice that it changed between runs."""
-    target = inspect.unwrap(function)
+    """Hash of a function's source, to notice that it changed between runs.
+
+    Of a `functools.partial` the function inside counts, of a callable object its `__call__`.
+    """
+    target: Any = inspect.unwrap(function)
+    while isinstance(target, functools.partial):
+        target = inspect.unwrap(target.func)
+    if not inspect.isroutine(target) and not inspect.isclass(target):
+        target = type(target).__call__
     try:
         text = inspect.getsource(target)
     except (OSError, TypeError):
         code = getattr(target, "__code__", None)
         if code is None:
             return None
-        text = f"{code.co_code.hex()}{code.co_names}"
+        # Constants tell `return 0.5` from `return 0.6`; inner code objects print their address.
+        constants = [value for value in code.co_consts if not hasattr(value, "co_code")]
+        text = f"{code.co_code.hex()}{code.co_names}{constants}"
     return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lpot.core.card import write_text
+from lpot.core.card import sync_folder, write_text
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, State, Trial
@@ -49,28 +49,21 @@ class History:
         """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said."""
         history = cls(path, fingerprint, info)
         lines, damage = _read_lines(path)
-        header = lines[0] if lines else None
-        fit = header is not None and header.get("kind") == "header"
-        if header is not None and fit and header.get("format") == FORMAT:
+        header = lines[0] if lines else {}
+        if header.get("kind") == "header" and header.get("format") == FORMAT:
             differing = _differences(header.get("fingerprint", {}), fingerprint)
             if not differing:
-                if damage:
-                    history._set_damage_aside(damage, lines)
-                for line in lines[1:]:
-                    history._replay(line)
+                history._go_on(lines, damage)
                 return history
-            aside = _keep_aside(path, _short(header.get("fingerprint", {})))
+            aside = _keep_aside(path, key_of(header.get("fingerprint", {})))
             history.notes.append(
-                f"the history here is of another run ({'; '.join(differing)}): "
-                f"kept as {aside.name}, a fresh one is begun"
+                f"the history here is of another run ({'; '.join(differing)}): kept as {aside.name}"
             )
-        elif path.exists():
+        elif lines or damage:
             reason = damage or "written by another version of lpot"
             aside = _keep_aside(path, "unreadable")
-            history.notes.append(
-                f"the history can't be used ({reason}): kept as {aside.name}, a fresh one is begun"
-            )
-        history._begin()
+            history.notes.append(f"the history can't be used ({reason}): kept as {aside.name}")
+        history._begin_or_return()
         return history
 
     @classmethod
@@ -82,10 +75,9 @@ class History:
         if not lines or lines[0].get("kind") != "header":
             raise HistoryError(f"{path}: not a history of lpot ({damage or 'no header'})")
         history = cls(path, lines[0].get("fingerprint", {}), lines[0].get("info", {}))
+        _, damage = history._replay_all(lines, damage)
         if damage:
             history.notes.append(damage)
-        for line in lines[1:]:
-            history._replay(line)
         return history
 
     def recall(self, recipe: Recipe) -> Trial | None:
@@ -115,9 +107,44 @@ class History:
 
     # -- lines -------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
+    def _begin_or_return(self) -> None:
+        """A fresh journal, or the one of this very run that another had put aside."""
+        aside = _aside(self.path, key_of(self.fingerprint))
+        if aside.is_file() and not self.path.exists():
+            aside.replace(self.path)
+            lines, damage = _read_lines(self.path)
+            if lines and lines[0].get("fingerprint") == self.fingerprint:
+                self.notes.append(
+                    f"this run's own history, kept as {aside.name}, is taken up again"
+                )
+                self._go_on(lines, damage)
+                return
+            _keep_aside(self.path, "unreadable")
+        if self.notes:
+            self.notes.append("a fresh history is begun")
         header = {"kind": "header", "format": FORMAT, "fingerprint": self.fingerprint}
         self._append({**header, "info": self.info})
+        sync_folder(self.path.parent)
+
+    def _go_on(self, lines: list[dict[str, Any]], damage: str) -> None:
+        sound, damage = self._replay_all(lines, damage)
+        if damage:
+            self._set_damage_aside(damage, sound)
+        elif not self.path.read_bytes().endswith(b"\n"):
+            # A crash cut off the line's end and nothing else: the next line must not run into it.
+            with self.path.open("ab") as stream:
+                stream.write(b"\n")
+
+    def _replay_all(
+        self, lines: list[dict[str, Any]], damage: str
+    ) -> tuple[list[dict[str, Any]], str]:
+        """Believe the lines up to the first that can't be understood."""
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                self._replay(line)
+            except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+                return lines[: number - 1], f"line {number} of the history can't be understood"
+        return lines, damage
 
     def _append(self, entry: Mapping[str, Any]) -> None:
         line = json.dumps({**entry, "check": _check(entry)}, ensure_ascii=False) + "\n"
@@ -165,7 +192,7 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
             entry = json.loads(text)
             check = entry.pop("check")
             kind = entry["kind"]
-        except (ValueError, KeyError, AttributeError, TypeError):
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return lines, f"line {number} of the history is torn or edited"
         if check != _check(entry) or kind not in ("header", "baseline", "trial"):
             return lines, f"line {number} of the history was edited"
@@ -189,16 +216,21 @@ def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:
     return [words.get(key, f"{key} differs") for key in keys if old.get(key) != new.get(key)]
 
 
-def _short(fingerprint: Mapping[str, str]) -> str:
+def key_of(fingerprint: Mapping[str, str]) -> str:
+    """A run's short name: what belongs to it is kept under this when another run moves in."""
     text = json.dumps(dict(sorted(fingerprint.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
+def _aside(path: Path, word: str) -> Path:
+    return path.with_name(f"{path.stem}-{word}{path.suffix}")
+
+
 def _keep_aside(path: Path, word: str) -> Path:
-    aside = path.with_name(f"history-{word}.jsonl")
+    aside = _aside(path, word)
     number = 1
     while aside.exists():
         number += 1
-        aside = path.with_name(f"history-{word}-{number}.jsonl")
+        aside = _aside(path, f"{word}-{number}")
     path.replace(aside)
     return aside

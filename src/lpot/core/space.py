@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lpot.core.errors import ConfigError, nearest
-from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.recipe import FLOAT_DTYPES, FP32, OpConfig, OpKey, Recipe, TensorConfig
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,11 @@ class Rule:
         if config.is_float:  # a float op keeps its weights float
             return not self.weight.dtype or config.activation.dtype in self.weight.dtype
         return config.weight is None or self.weight.allows(config.weight)
+
+    @property
+    def names_float(self) -> bool:
+        rules = [rule for rule in (self.activation, self.weight) if rule is not None]
+        return any(dtype in FLOAT_DTYPES for rule in rules for dtype in rule.dtype)
 
     def __str__(self) -> str:
         parts = []
@@ -188,10 +193,15 @@ def restrict(
 
 
 def _narrow(left: dict[OpKey, tuple[OpConfig, ...]], key: OpKey, rule: Rule) -> bool:
+    """Apply a rule to one op; False when it can't be had there, and the op is left as it was."""
     allowed = tuple(option for option in left[key] if rule.allows(option))
-    if allowed:
-        left[key] = allowed
-    return bool(allowed)
+    was_low = any(not option.is_float for option in left[key])
+    is_low = any(not option.is_float for option in allowed)
+    # Only a rule that speaks of float may take an op's low precision away.
+    if not allowed or (was_low and not is_low and not rule.names_float):
+        return False
+    left[key] = allowed
+    return True
 
 
 def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[str]) -> None:

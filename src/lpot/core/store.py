@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
 from lpot.core.backend import Observations
+from lpot.core.card import sync_folder
 from lpot.core.errors import HistoryError
 from lpot.core.histogram import TensorStats
+from lpot.core.history import Fingerprint, key_of
 
-NAME = "observations.npz"
+
+def observations_path(folder: Path, fingerprint: Fingerprint) -> Path:
+    """Each run's own file: another run in the same workspace must not write over it."""
+    return folder / f"observations-{key_of(fingerprint)}.npz"
 
 
 def save_observations(path: Path, observations: Mapping[int, Observations]) -> None:
@@ -34,6 +41,7 @@ def save_observations(path: Path, observations: Mapping[int, Observations]) -> N
         stream.flush()
         os.fsync(stream.fileno())
     beside.replace(path)
+    sync_folder(path.parent)
 
 
 def load_observations(path: Path) -> dict[int, Observations]:
@@ -46,7 +54,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
         with np.load(path, allow_pickle=False) as arrays:
             index = json.loads(arrays["index"].tobytes())
             return {int(size): _one(arrays, size, item) for size, item in index.items()}
-    except (ValueError, KeyError, OSError) as error:
+    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise HistoryError(f"{path}: damaged ({error})") from error
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from lpot.core.recipe import Recipe
 
+LONGEST_CAUSE = 600  # characters of an error that history keeps
 
-class State(str, Enum):
+
+class State(StrEnum):
     DONE = "done"
     FAILED = "failed"
 
@@ -49,6 +53,16 @@ class Trial:
     seconds: float = 0.0
     recalled: bool = False  # answered by history, no work done
 
+    @classmethod
+    def failed(cls, number: int, recipe: Recipe, error: Exception, seconds: float) -> Trial:
+        """A trial that `error` ended. What is kept goes to history: no full paths, no novels."""
+        told = str(error).encode("utf-8", "replace").decode()  # half a character can't be written
+        cause = f"{type(error).__name__}: {_without_folders(told)}"
+        frames = traceback.extract_tb(error.__traceback__)[-4:]
+        trace = "\n".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
+        shown = cause if len(cause) <= LONGEST_CAUSE else f"{cause[:LONGEST_CAUSE]} …"
+        return cls(number, recipe, State.FAILED, error=shown, trace=trace, seconds=seconds)
+
     @property
     def accuracy(self) -> float | None:
         return None if self.score is None else self.score.accuracy
@@ -84,3 +98,11 @@ class Trial:
             seconds=raw.get("seconds", 0.0),
             recalled=True,
         )
+
+
+def _without_folders(text: str) -> str:
+    """Paths below the working folder and the home folder, shortened: history travels."""
+    for folder, short in ((Path.cwd(), "."), (Path.home(), "~")):
+        if len(folder.parts) > 1:
+            text = text.replace(str(folder), short)
+    return text

@@ -1,18 +1,19 @@
 """The loop. A strategy proposes recipes; each is recalled or built and scored; the best is kept.
 
-Everything else in lpot is a noun used here. A broad `except` stands in one place, `attempt`: one
+Everything else in lpot is a noun used here. A broad `except` stands in one place, `guarded`: one
 bad recipe must not end the search.
 """
 
 from __future__ import annotations
 
+import logging
 import time
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from lpot.core.backend import Backend, Observations
-from lpot.core.errors import EvaluationError, WorkspaceError
+from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal, Objective, cost
 from lpot.core.history import History
@@ -24,6 +25,9 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Strategy, StrategyContext
 from lpot.core.trial import Score, State, Trial
 
+logger = logging.getLogger(__name__)
+
+Value = TypeVar("Value")
 Attempt = Callable[[Recipe], Trial]
 Executor = Callable[[Attempt, Iterable[Recipe]], Iterable[Trial]]
 
@@ -87,10 +91,13 @@ def tune(task: Task) -> Outcome:
 
 def score_baseline(task: Task) -> Score:
     task.listener.phase("evaluating FP32")
-    try:
-        score = task.evaluate(task.model)
-    except EvaluationError as error:
-        raise EvaluationError(f"on the FP32 baseline: {error}") from error
+    score = guarded(lambda: task.evaluate(task.model))
+    if isinstance(score, LpotError) and not isinstance(score, EvaluationError):
+        raise score
+    if isinstance(score, Exception):
+        raised = f"{task.evaluate.name} raised {type(score).__name__}: "
+        said = "" if isinstance(score, EvaluationError) else raised
+        raise EvaluationError(f"on the FP32 baseline: {said}{score}") from score
     score = replace(score, latency=task.measure(task.model), size=task.model.nbytes)
     task.model.close()
     task.history.record_baseline(score, task.evaluate.identity)
@@ -172,25 +179,42 @@ class _Search:
         if not trial.met:
             return goal.gain(trial.score.accuracy) > goal.gain(self.best.score.accuracy)
         new, old = (cost(item, objective, goal) for item in (trial.score, self.best.score))
-        # Two latencies within 3 % are the same to a clock: the model with less FP32 wins then.
-        if objective == "performance" and abs(new - old) <= 0.03 * max(new, old):
+        # Two latencies within 3 % are the same to a clock, and two that were not measured are, too:
+        # the model with less FP32 wins then.
+        if objective == "performance" and (new == old or abs(new - old) <= 0.03 * max(new, old)):
             return len(trial.recipe.float_ops) < len(self.best.recipe.float_ops)
         return new < old
 
 
 def attempt(task: Task, recipe: Recipe, baseline: Score, number: int) -> tuple[Trial, Model | None]:
     """Build and score one recipe. Whatever goes wrong becomes a FAILED trial with its cause."""
+    # Bad calibration data are no fault of the recipe: they end the search, with their own error.
+    observations = task.observe(recipe.samples)
     start = time.monotonic()
-    try:
-        model = task.backend.build(task.model, recipe, task.observe(recipe.samples))
-        score = replace(task.evaluate(model), size=model.nbytes)
-        met = task.goal.is_met(score.accuracy, baseline.accuracy)
-        if met and task.objective == "performance":
-            score = replace(score, latency=task.measure(model))
-    except Exception as error:
-        spent = time.monotonic() - start
-        cause = f"{type(error).__name__}: {error}"
-        trace = "".join(traceback.format_exception(error)[-4:])
-        return Trial(number, recipe, State.FAILED, error=cause, trace=trace, seconds=spent), None
+    made = guarded(lambda: _build_and_score(task, recipe, observations, baseline, number))
     spent = time.monotonic() - start
+    if isinstance(made, Exception):
+        logger.debug("trial %d failed", number, exc_info=made)
+        return Trial.failed(number, recipe, made, spent), None
+    model, score, met = made
     return Trial(number, recipe, State.DONE, score, met, seconds=spent), model
+
+
+def _build_and_score(
+    task: Task, recipe: Recipe, observations: Observations | None, baseline: Score, number: int
+) -> tuple[Model, Score, bool]:
+    model = task.backend.build(task.model, recipe, observations)
+    task.listener.begin(number, recipe)
+    score = replace(task.evaluate(model), size=model.nbytes)
+    met = task.goal.is_met(score.accuracy, baseline.accuracy)
+    if met and task.objective == "performance":
+        score = replace(score, latency=task.measure(model))
+    return model, score, met
+
+
+def guarded(work: Callable[[], Value]) -> Value | Exception:
+    """What the work gives, or what it raised: it runs the user's code and foreign kernels."""
+    try:
+        return work()
+    except Exception as error:
+        return error

@@ -8,10 +8,12 @@ import logging
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TextIO
 
-from lpot.core.errors import WorkspaceBusy, WorkspaceError
+from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +49,7 @@ class Workspace:
     def result(self) -> Path:
         return self.folder / "result.json"
 
-    def check(self, needed: int) -> list[str]:
+    def check(self, needed: int) -> None:
         """Probe now what would otherwise fail after hours: permission and room."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -65,12 +67,10 @@ class Workspace:
                 f"{self.folder}: {free >> 20} MiB are free, but the model needs about "
                 f"{needed >> 20} MiB: free some, or choose another disk with --workspace"
             )
-        return []
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[None]:
         """Held by one process; the system frees it when that process dies, however it dies."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "lock"
         try:
             import fcntl
@@ -80,7 +80,7 @@ class Workspace:
             )
             yield
             return
-        with path.open("a+", encoding="utf-8") as stream:
+        with self._open(path) as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -88,6 +88,7 @@ class Workspace:
                     f"{self.folder}: process {_owner(path)} is tuning here: wait for it, stop it, "
                     "or start apart from it with --new-run"
                 ) from error
+            self._sweep()
             stream.seek(0)
             stream.truncate()
             json.dump({"pid": os.getpid()}, stream)
@@ -96,6 +97,40 @@ class Workspace:
                 yield
             finally:
                 fcntl.flock(stream, fcntl.LOCK_UN)
+
+    def _open(self, path: Path) -> TextIO:
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            return path.open("a+", encoding="utf-8")
+        except OSError as error:
+            raise WorkspaceError(
+                f"{path}: the workspace can't be locked ({error.strerror})"
+            ) from error
+
+    def _sweep(self) -> None:
+        """Drop the drafts of a process that was killed: each may be as big as the model."""
+        for left in (*self.folder.glob(".lpot-*"), *self.folder.glob(".*.tmp")):
+            logger.info("removing %s, left behind by a run that died", left)
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def check_output(output: Path, source: Any) -> None:
+    """Refuse now what could not be written at the end, and what is the FP32 model itself."""
+    given = Path(source) if isinstance(source, str | os.PathLike) else None
+    if given is not None and given.exists() and output.exists() and output.samefile(given):
+        raise ConfigError(f"{output} is the FP32 model itself: name another file", "output")
+    folder = output if output.is_dir() else output.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise WorkspaceError(
+            f"{output}: the model can't be written there ({error.strerror}): choose another output"
+        ) from error
 
 
 def fresh_folder(folder: Path) -> Path:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ruamel.yaml import YAML
 
 from lpot.core.benchmark import BenchmarkResult, Settings
-from lpot.core.card import read_card, write_text
-from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
+from lpot.core.card import read_card, sha256, write_text
+from lpot.core.errors import EvaluationError, HistoryError, LpotError, WorkspaceError
 from lpot.core.history import History
 from lpot.core.interrupt import REASON
 from lpot.core.model import Model
@@ -68,7 +68,7 @@ def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
     job.add_note(f"{why}: the FP32 model is handed back unchanged")
     recipe = Recipe({})
     model = job.backend.build(job.model, recipe, None)
-    model.met = False
+    model.met, model.card = False, job.card(None)
     result = Result(
         model=model,
         recipe=recipe,
@@ -116,13 +116,24 @@ def _precision(model: Model, key: Any) -> str:
 def _on_disk(job: Job, model: Model) -> Path | None:
     """The best lies in the workspace already unless it was recalled from an earlier run."""
     try:
-        wanted = None if model.recipe is None else model.recipe.to_json()
-        if read_card(job.best_path).get("recipe") != wanted:
+        if not _is_on_disk(job, model):
             job.backend.save(model, job.best_path)
         return job.backend.save(model, job.request.output) if job.request.output else job.best_path
     except WorkspaceError as error:
         job.add_note(f"warning: {error}; the model is handed back in memory only")
         return None
+
+
+def _is_on_disk(job: Job, model: Model) -> bool:
+    """Is the file there, whole, and of this very model, data and recipe?"""
+    try:
+        card = read_card(job.best_path)
+        wanted = {**model.card, "recipe": None if model.recipe is None else model.recipe.to_json()}
+        same = all(card.get(key) == json.loads(json.dumps(wanted[key])) for key in wanted)
+        whole = sha256(job.best_path) if job.best_path.is_file() else None
+        return same and job.best_path.exists() and card.get("sha256") == whole
+    except (HistoryError, OSError):
+        return False
 
 
 def _why_nothing(outcome: Outcome) -> str:
@@ -135,6 +146,12 @@ def _why_nothing(outcome: Outcome) -> str:
 def _warn_about_scores(job: Job, result: Result) -> None:
     if result.baseline is None:
         return
+    failed = [trial for trial in result.trials if trial.state is State.FAILED]
+    if failed:
+        job.add_note(
+            f"{len(failed)} of {len(result.trials)} trial(s) failed, the last with: "
+            f"{failed[-1].error}"
+        )
     same = [t for t in result.trials if t.accuracy == result.baseline.accuracy and t.recipe.low_ops]
     if same:
         job.add_note(
@@ -159,9 +176,11 @@ def _advice(job: Job, result: Result) -> str:
 
 
 def _with_speed(job: Job, result: Result) -> Result:
-    if not job.request.measure_speed or result.path is None or job.model.inputs is None:
+    wanted = job.request.measure_speed and not result.interrupted
+    if not wanted or result.path is None or job.model.inputs is None:
         return result
-    job.listener.phase("measuring FP32 against the best")
+    settings = Settings(seconds=1.5)
+    job.listener.phase("measuring FP32 against the best", 2 * settings.turns)
     job.model.close()
     result.model.close()
     inputs = None if job.calibration is None else job.calibration.first.inputs
@@ -172,7 +191,12 @@ def _with_speed(job: Job, result: Result) -> Result:
         else dict(zip(names, inputs, strict=True))
     )
     try:
-        measured = benchmark([job.model, result.path], feeds=feeds, settings=Settings(seconds=1.5))
+        measured = benchmark(
+            [job.model, result.path],
+            feeds=feeds,
+            settings=settings,
+            progress=lambda done, total: job.listener.step(done),
+        )
     except (LpotError, EvaluationError, OSError) as error:
         job.add_note(f"speed was not measured: {error}")
         return result

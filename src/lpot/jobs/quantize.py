@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +19,25 @@ from lpot.config.rules import approach, goal, limits, model_spec, rules, samplin
 from lpot.config.schema import Config
 from lpot.core.backend import Approach, Backend, Observations
 from lpot.core.calibration import Calibration
-from lpot.core.errors import CalibrationError, ConfigError
+from lpot.core.errors import CalibrationError, ConfigError, DataError, LpotError
 from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
 from lpot.core.interrupt import interruptible
 from lpot.core.limits import Watch
 from lpot.core.measure import latency
 from lpot.core.model import Model
-from lpot.core.progress import Listener, counted
+from lpot.core.progress import Listener, counted, heard_by
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
-from lpot.core.store import NAME as OBSERVATIONS
-from lpot.core.store import save_observations
+from lpot.core.store import observations_path, save_observations
 from lpot.core.strategy import Strategy
 from lpot.core.trial import Trial
 from lpot.core.tune import Task, tune
-from lpot.core.workspace import Workspace, default_folder, fresh_folder
+from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
 from lpot.jobs.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.finish import finish, float_result
+from lpot.jobs.forecast import most_trials
 from lpot.strategy import get_strategy
 from lpot.version import VERSION
 
@@ -66,15 +68,19 @@ class Request:
 
 def quantize(request: Request) -> Result:
     """Tune, and never come home empty."""
+    if request.output is not None:
+        check_output(request.output, request.model)
     job = Job(request)
-    with job.workspace.lock(), interruptible(job.watch, job.listener):
-        job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
+    job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
+    with job.workspace.lock(), interruptible(job.watch, job.listener), heard_by(job.listener):
         evaluator = make_evaluator(request, job.watch)
         if not job.space.choices:
-            return float_result(job, "no op of this model can be quantized")
+            return float_result(job, job.why_not())
         if evaluator is None:
             return job.build_once()
         history = job.open_history(evaluator)
+        most = most_trials(job.strategy, job.space, job.watch.limits)
+        job.listener.plan(most, job.watch.limits.timeout)
         outcome = tune(job.task(evaluator, history))
         return finish(job, outcome, history)
 
@@ -100,13 +106,10 @@ class Job:
             self.model, self.approach, config.quantization.target
         )
         self.notes += self.capability.notes
-        self.space: TuningSpace = restrict(
-            self.capability,
-            (*rules(config), *request.rules),
-            sampling_sizes(config),
-            request.lenient,
-        )
+        batch_size = 1 if self.calibration is None else self.calibration.batch_size
+        self.space: TuningSpace = self._space(sampling_sizes(config, batch_size))
         self.notes += self.space.notes
+        self._check_calibration()
         self.goal = goal(config)
         self.watch = Watch(limits(config))
         self.workspace = Workspace(self._folder())
@@ -126,7 +129,12 @@ class Job:
 
     def _calibration(self) -> Calibration | None:
         loader = calibration_loader(self.request)
-        return None if loader is None else Calibration(loader, self.model.input_names)
+        if loader is None:
+            return None
+        sizes = {spec.shape[0] for spec in self.model.inputs or () if spec.shape}
+        size = sizes.pop() if len(sizes) == 1 else None
+        fixed = size if isinstance(size, int) else None
+        return Calibration(loader, self.model.input_names, fixed)
 
     def _check_calibration(self) -> None:
         options = (option for options in self.space.choices.values() for option in options)
@@ -136,6 +144,11 @@ class Job:
                 "or `quantization.calibration.dataloader` in the yaml; "
                 "`approach: post_training_dynamic_quant` needs none"
             )
+        if self.calibration is not None:
+            try:
+                self.backend.run(self.model, self.calibration.first.inputs)
+            except DataError as error:  # now, not after the baseline was evaluated for an hour
+                raise CalibrationError(f"the first calibration batch: {error}") from error
 
     def observe(self, samples: int) -> Observations | None:
         """Statistics for so many samples; the data are read once, when first asked for."""
@@ -150,8 +163,18 @@ class Job:
             self.model.close()
             for note in self.calibration.notes:
                 self.add_note(note)
-            save_observations(self.workspace.folder / OBSERVATIONS, self._observed)
+            self._store(self._observed)
         return self._observed[samples]
+
+    def _store(self, observed: dict[int, Observations]) -> None:
+        place = observations_path(self.workspace.folder, self.fingerprint)
+        try:
+            save_observations(place, observed)
+        except OSError as error:
+            self.add_note(
+                f"warning: {place} can't be written ({error.strerror}): "
+                "the tuning goes on, but `recover` will not find its statistics"
+            )
 
     def rank(self) -> dict[OpKey, float]:
         """Harm by op, from calibration data alone; empty where the backend can't tell."""
@@ -160,7 +183,11 @@ class Job:
         if observations is None or not hasattr(self.backend, "rank"):
             return {}
         self.listener.phase("ranking ops by the harm they do")
-        return self.backend.rank(self.model, recipe, observations)
+        try:
+            return self.backend.rank(self.model, recipe, observations)
+        except LpotError as error:
+            self.add_note(f"ops could not be ranked ({error}): they are taken in the model's order")
+            return {}
 
     # -- parts -------------------------------------------------------------------------------
 
@@ -176,15 +203,19 @@ class Job:
         )
         return fresh_folder(folder) if self.request.new_run and folder.exists() else folder
 
-    def open_history(self, evaluator: Evaluator) -> History:
-        fingerprint = {
+    @cached_property
+    def fingerprint(self) -> dict[str, str]:
+        """What a history must agree with to be gone on with."""
+        return {
             "model": self.fingerprint_of_model,
-            "config": _hash([identity(self.config), [str(rule) for rule in self.request.rules]]),
+            "config": _hash([identity(self.config), [repr(rule) for rule in self.request.rules]]),
             "data": "" if self.calibration is None else self.calibration.fingerprint(),
             "versions": _hash({"lpot": VERSION, **self.backend.versions()}),
         }
+
+    def open_history(self, evaluator: Evaluator) -> History:
         info = {"framework": self.backend.name, "name": self.config.model.name}
-        history = History.open(self.workspace.history, fingerprint, info)
+        history = History.open(self.workspace.history, self.fingerprint, info)
         resume = self.config.tuning.workspace.resume
         if resume:
             history.adopt(History.read(Path(resume)))
@@ -252,6 +283,15 @@ class Job:
             "goal": str(self.goal),
             "accuracy": None if trial is None else trial.accuracy,
         }
+
+    def why_not(self) -> str:
+        """Why nothing can be quantized, by the reasons that concern the most ops."""
+        reasons = Counter(info.reason for info in self.capability.ops.values() if info.reason)
+        kept = sum(info.can_be_low for info in self.capability.ops.values())
+        if kept:
+            reasons["kept in FP32 by your own rules"] = kept
+        told = "; ".join(f"{count} op(s): {reason}" for reason, count in reasons.most_common(3))
+        return f"no op of this model can be quantized ({told or 'it has no ops'})"
 
     def build(self, recipe: Recipe) -> Model:
         return self.backend.build(self.model, recipe, self.observe(recipe.samples))

@@ -9,8 +9,7 @@ from lpot.backends import get_backend
 from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
-from lpot.core.store import NAME as OBSERVATIONS
-from lpot.core.store import load_observations
+from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
 
 
@@ -29,7 +28,8 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     static = any(config.mode == "static" for config in trial.recipe.ops.values())
     observations = None
     if static:
-        observations = load_observations(path.with_name(OBSERVATIONS))[trial.recipe.samples]
+        place = observations_path(path.parent, found.fingerprint)
+        observations = load_observations(place).get(trial.recipe.samples)
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met
     return built

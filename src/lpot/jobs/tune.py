@@ -14,7 +14,7 @@ from lpot.core.result import Result
 from lpot.core.space import Rule, TensorRule
 from lpot.core.strategy import Strategy
 from lpot.jobs.quantize import Request, quantize
-from lpot.jobs.settings import Conf
+from lpot.jobs.settings import Conf, change_config, read_config
 
 KEEP = TensorRule(dtype=("fp32",))
 
@@ -70,9 +70,7 @@ def tune(
         "tuning.random_seed": seed,
         **_criterion(goal),
     }
-    settled = override(
-        load(config), {key: value for key, value in changes.items() if value is not None}
-    )
+    settled = change_config(read_config(config), changes)
     request = Request(
         config=settled,
         model=model,

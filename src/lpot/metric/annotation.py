@@ -1,0 +1,110 @@
+"""What `anno_path` of the detection metrics may be: a COCO json, or a yaml of name: number."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+
+from lpot.core.errors import ConfigError, DataError
+from lpot.metric.base import Array, Floats
+from lpot.metric.coco_names import COCO_NAMES
+
+
+@dataclass(frozen=True, eq=False)
+class ImageTruth:
+    """One image of a COCO json: size and boxes (x, y, width, height) in pixels."""
+
+    width: float
+    height: float
+    boxes: Floats
+    classes: Array
+    areas: Floats
+    crowd: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Annotation:
+    """Category numbers by name; images by id, file name and stem, where a COCO json was given."""
+
+    names: Mapping[str, int]
+    images: Mapping[str, ImageTruth] = field(default_factory=dict)
+    path: str = ""
+
+
+def load(path: str | Path | None) -> Annotation:
+    """Read the file; without one, the names of COCO."""
+    if path is None:
+        return Annotation(COCO_NAMES)
+    file = Path(path)
+    if not file.is_file():
+        raise ConfigError(
+            f"there is no file {str(path)!r}: expected a COCO json or a yaml of `name: number`",
+            path="anno_path",
+        )
+    text = file.read_text(encoding="utf-8-sig")
+    if text.lstrip().startswith("{") and file.suffix.lower() != ".yaml":
+        return _coco(file, text)
+    return Annotation(_label_map(file, text), path=str(path))
+
+
+def _label_map(file: Path, text: str) -> dict[str, int]:
+    yaml: Any = importlib.import_module("ruamel.yaml")
+    try:
+        raw = yaml.YAML(typ="safe", pure=True).load(text)
+    except yaml.error.YAMLError as error:
+        raise DataError(f"{file}: not a yaml of `name: number`: {error}") from error
+    if not isinstance(raw, Mapping) or not raw:
+        raise DataError(f"{file}: expected a yaml of `name: number`, got {type(raw).__name__}")
+    wrong = {name: number for name, number in raw.items() if type(number) is not int}
+    if wrong:
+        name, number = next(iter(wrong.items()))
+        raise DataError(f"{file}: {name!r} has {number!r}, expected a whole number")
+    return {str(name): number for name, number in raw.items()}
+
+
+def _coco(file: Path, text: str) -> Annotation:
+    try:
+        raw = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise DataError(f"{file}:{error.lineno}: not valid json: {error.msg}") from error
+    if "images" not in raw:  # a label map in json clothes
+        return Annotation(_label_map(file, text), path=str(file))
+    try:
+        names = {str(one["name"]): int(one["id"]) for one in raw["categories"]}
+        rows: dict[Any, list[Mapping[str, Any]]] = {one["id"]: [] for one in raw["images"]}
+        for number, one in enumerate(raw["annotations"]):
+            if one["image_id"] not in rows:
+                raise DataError(
+                    f"{file}: annotation {number} (id {one.get('id')}) is for image "
+                    f"{one['image_id']}, which is not in the file"
+                )
+            if len(one["bbox"]) == 4:
+                rows[one["image_id"]].append(one)
+        images: dict[str, ImageTruth] = {}
+        for one in raw["images"]:
+            truth = _truth(one, rows[one["id"]])
+            name = str(one.get("file_name", one["id"]))
+            for key in (PurePosixPath(name).stem, name, str(one["id"])):
+                images[key] = truth
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{file}: not a COCO instances file: {error!r}") from error
+    return Annotation(names, images, str(file))
+
+
+def _truth(image: Mapping[str, Any], rows: list[Mapping[str, Any]]) -> ImageTruth:
+    boxes = np.asarray([one["bbox"] for one in rows], dtype=np.float64).reshape(-1, 4)
+    areas = [one.get("area", box[2] * box[3]) for one, box in zip(rows, boxes, strict=True)]
+    return ImageTruth(
+        width=float(image["width"]),
+        height=float(image["height"]),
+        boxes=boxes,
+        classes=np.asarray([one["category_id"] for one in rows], dtype=np.int64),
+        areas=np.asarray(areas, dtype=np.float64),
+        crowd=np.asarray([one.get("iscrowd", 0) for one in rows], dtype=np.int64),
+    )

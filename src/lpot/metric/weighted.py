@@ -1,0 +1,96 @@
+"""Several metrics as one number, for `multi_metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lpot.core.errors import ConfigError
+from lpot.metric.base import BaseMetric, Floats
+
+
+class WeightedMetrics(BaseMetric):
+    """The weighted sum of several metrics; `details` has each of them.
+
+    Where all metrics want to be high, or all low, the sum is plain and wants the same. Where they
+    differ, the low ones are subtracted and the sum wants to be high. Weights default to equal
+    shares.
+
+    >>> from lpot.metric.classification import Accuracy, F1
+    >>> metric = WeightedMetrics({"Accuracy": Accuracy(), "F1": F1()}, weight=[0.75, 0.25])
+    >>> metric.update([1, 1, 0, 1], [1, 0, 0, 1])
+    >>> round(metric.result(), 4)
+    0.7625
+    """
+
+    name = "multi_metrics"
+
+    def __init__(
+        self,
+        metrics: Mapping[str, BaseMetric],
+        weight: Sequence[float] | None = None,
+        higher_is_better: Sequence[bool] | None = None,
+    ) -> None:
+        if not metrics:
+            raise ConfigError("there is no metric in it, expected at least one", path=self.name)
+        self.metrics = dict(metrics)
+        count = len(self.metrics)
+        weights = list(weight) if weight else [1.0 / count] * count
+        wishes = [getattr(metric, "higher_is_better", True) for metric in self.metrics.values()]
+        upward = list(higher_is_better) if higher_is_better else wishes
+        for given, key in ((weights, "weight"), (upward, "higher_is_better")):
+            if len(given) != count:
+                raise ConfigError(
+                    f"{len(given)} values for {count} metrics ({', '.join(self.metrics)})",
+                    path=f"{self.name}.{key}",
+                )
+        if any(not np.isfinite(one) or one < 0 for one in weights) or not any(weights):
+            raise ConfigError(
+                f"{weights} given, expected numbers from 0, not all 0", path=f"{self.name}.weight"
+            )
+        self.higher_is_better = any(upward)
+        self.weights = [
+            float(one) * (-1.0 if self.higher_is_better and not up else 1.0)
+            for one, up in zip(weights, upward, strict=True)
+        ]
+
+    @property
+    def is_mean(self) -> bool:  # type: ignore[override]  # depends on the members
+        return all(getattr(metric, "is_mean", False) for metric in self.metrics.values())
+
+    @property
+    def bounds(self) -> tuple[float, float]:  # type: ignore[override]  # depends on the members
+        ends = np.zeros(2)
+        for metric, weight in zip(self.metrics.values(), self.weights, strict=True):
+            if weight:
+                low, high = getattr(metric, "bounds", (-np.inf, np.inf))
+                ends += np.sort([weight * low, weight * high])
+        return float(ends[0]), float(ends[1])
+
+    def update(self, preds: Any, labels: Any = None) -> None:
+        for metric in self.metrics.values():
+            metric.update(preds, labels)
+
+    def reset(self) -> None:
+        for metric in self.metrics.values():
+            metric.reset()
+
+    def per_sample(self, preds: Any, labels: Any = None) -> Floats:
+        if not self.is_mean:
+            return super().per_sample(preds, labels)
+        rows = [
+            weight * metric.per_sample(preds, labels)
+            for metric, weight in zip(self.metrics.values(), self.weights, strict=True)
+        ]
+        total: Floats = np.sum(rows, axis=0, dtype=np.float64)
+        return total
+
+    def result(self) -> float:
+        scores = [float(metric.result()) for metric in self.metrics.values()]
+        return float(np.dot(scores, self.weights))
+
+    @property
+    def details(self) -> dict[str, float]:
+        return {name: float(metric.result()) for name, metric in self.metrics.items()}
