@@ -68,7 +68,11 @@ def cnn(opset: int = 17) -> onnx.ModelProto:
 def mlp() -> onnx.ModelProto:
     """Two MatMuls with a bias and GELU-like curve, as in a transformer's feed-forward part."""
     net = Net(1)
-    x = net.add("Add", [net.add("MatMul", ["x", net.weight("w1", (32, 64))], "up"), net.weight("b1", (64,))], "b")
+    x = net.add(
+        "Add",
+        [net.add("MatMul", ["x", net.weight("w1", (32, 64))], "up"), net.weight("b1", (64,))],
+        "b",
+    )
     x = net.add("Tanh", [x], "curve")
     x = net.add("MatMul", [x, net.weight("w2", (64, 32))], "down")
     net.add("Add", [x, "x"], "residual")

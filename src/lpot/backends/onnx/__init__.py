@@ -23,6 +23,7 @@ from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.raise_opset import raise_opset
 from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
+from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.run import run_session
@@ -38,6 +39,7 @@ PASSES = (
     fold_batchnorm,
     reorder_gelu,
     fuse_matmul_bias,
+    spread_transposed_conv,
     normalize_gemm,
 )
 

@@ -239,8 +239,6 @@ def weight_axis(graph: Graph, node: NodeProto) -> int:
     """The axis of a weight that runs over the op's output channels."""
     if node.op_type == "Conv":
         return 0
-    if node.op_type == "ConvTranspose":
-        return 1
     if node.op_type == "Gemm":
         return 0 if attribute(node, "transB", 0) else 1
     return graph.weights[node.input[1]].ndim - 1

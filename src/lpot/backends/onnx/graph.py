@@ -14,6 +14,8 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 # Tensors above this many bytes are handed to the runtime aside from the proto, never serialised.
 SMALL = 256
 ASIDE = "lpot-in-memory"
+# Marks the nodes our own passes add: they have no name the user knows, and follow their neighbours.
+DERIVED = "added by lpot"
 
 
 @dataclass(frozen=True, eq=False)

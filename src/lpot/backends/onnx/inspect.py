@@ -84,10 +84,6 @@ def _compute_choices(
 def _per_channel(graph: Graph, node: NodeProto) -> bool:
     if graph.opset < 13:  # DequantizeLinear has no axis before
         return False
-    if (
-        node.op_type == "ConvTranspose"
-    ):  # QLinearConvTranspose does not exist: per channel never pays
-        return int(attribute(node, "group", 1) or 1) == 1
     if node.op_type == "MatMul":
         return graph.weights[node.input[1]].ndim == 2
     return True
@@ -114,6 +110,8 @@ def why_not(graph: Graph, node: NodeProto) -> str:
 
 
 def _compute_reason(graph: Graph, node: NodeProto) -> str:
+    if node.op_type == "ConvTranspose":  # those that can be written as a Conv are one by now
+        return "no INT8 kernel for this ConvTranspose (2-D, ungrouped, equal strides above 1 can)"
     if graph.is_constant(node.input[0]):
         return "its input is a constant"
     if len(node.input) < 2 or not graph.is_constant(node.input[1]):
@@ -134,7 +132,7 @@ def _compute_reason(graph: Graph, node: NodeProto) -> str:
         return "its weight is a vector"
     if node.op_type == "Gemm" and attribute(node, "transA", 0):
         return "transA has no INT8 kernel"
-    if node.op_type in ("Conv", "ConvTranspose") and weight.ndim > 5:
+    if node.op_type == "Conv" and weight.ndim > 5:
         return "more than three spatial dimensions have no INT8 kernel"
     return ""
 

@@ -39,7 +39,7 @@ def observe(
         if watched is not None:
             _update(stats, tensors, run_session(watched, model.inputs, feeds))
         if kept < PROBE_SAMPLES:
-            probe.append(feeds)
+            probe.append({name: array.copy() for name, array in feeds.items()})
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
@@ -68,9 +68,11 @@ def _update(
 def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) -> Observations:
     broken = [name for name, item in stats.items() if item.nan]
     if broken:
+        infinite = [name for name, item in stats.items() if item.inf]
+        cause = f"; it begins with infinity in {infinite[0]!r}" if infinite else ""
         raise CalibrationError(
-            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do): "
-            "look for NaN in the calibration data, or in the model's weights"
+            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do){cause}: "
+            "look for NaN and infinity in the calibration data, or in the model's weights"
         )
     return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from onnx import NodeProto
 
 from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, MOVING
-from lpot.backends.onnx.graph import Graph, attribute
-from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.backends.onnx.graph import DERIVED, Graph, attribute
+from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
 FLOAT_OUTPUT = ("MatMul", "Gemm")  # their kernels can give floats: no quantized output needed
 SAME_SCALE = MOVING
+FOLLOW = OpConfig(TensorConfig("uint8", "asym", "per_tensor", "minmax", 8))
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,10 +40,15 @@ def plan(graph: Graph, recipe: Recipe) -> Plan:
     configs = {key.name: config for key, config in recipe.ops.items() if not config.is_float}
     dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
     low = {name: config for name, config in configs.items() if config.mode == "static"}
+    low |= {node.name: FOLLOW for node in graph.nodes if _is_derived_mover(node)}
     clamps = _clamps(graph, low)
     _drop_lonely(graph, low, clamps)
     roots = _roots(graph, low)
     return Plan(low, dynamic, clamps, _tensors(graph, low, clamps, roots), roots)
+
+
+def _is_derived_mover(node: NodeProto) -> bool:
+    return node.doc_string == DERIVED and node.op_type in MOVING
 
 
 def active_inputs(graph: Graph, node: NodeProto) -> list[str]:

@@ -11,6 +11,7 @@ from lpot.backends.onnx.abilities import COMPUTE
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
+from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
@@ -29,9 +30,7 @@ def rank(
     inputs = observations.probe[0]
     truth = run_session(session(model.folded, QUICK), model.inputs, inputs)
     harm = {}
-    for key in recipe.low_ops:
-        if key.kind not in COMPUTE:
-            continue
+    for key in tracked([key for key in recipe.low_ops if key.kind in COMPUTE]):
         alone = recipe.with_float(other for other in recipe.low_ops if other != key)
         trial = backend.build(model, alone, observations)
         outputs = run_session(session(trial.graph, QUICK), model.inputs, inputs)

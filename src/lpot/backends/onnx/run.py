@@ -12,7 +12,7 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from lpot.backends.onnx.graph import Graph
-from lpot.core.batch import Inputs, InputSpec
+from lpot.core.batch import Inputs, InputSpec, as_array
 from lpot.core.errors import DataError, UnsupportedModel
 
 PROVIDERS = ["CPUExecutionProvider"]
@@ -97,10 +97,8 @@ def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
     if spec.name not in given:
         raise DataError(f"input {spec.name!r} is missing; given were {sorted(map(str, given))}")
     value = given[spec.name]
-    if hasattr(value, "detach"):  # a torch tensor, possibly with gradients
-        value = value.detach().cpu().numpy()
     try:
-        array = np.asarray(value)
+        array = as_array(value)
     except ValueError as error:
         raise DataError(f"input {spec.name!r} is not one array: {error}") from error
     array = _cast(spec, array, listed=isinstance(value, list | tuple | int | float))
@@ -110,8 +108,10 @@ def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
             for want, got in zip(spec.shape, array.shape, strict=True)
         )
         if not fits:
+            missing = array.ndim == len(spec.shape) - 1
             raise DataError(
                 f"input {spec.name!r} expects shape {_shape(spec.shape)}, got {list(array.shape)}"
+                + (": is the batch dimension missing?" if missing else "")
             )
     return np.ascontiguousarray(array)
 

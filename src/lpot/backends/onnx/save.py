@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 def save(model: OnnxModel, path: Path) -> Path:
     """One file, or a file and its data over 2 GB; the card beside it."""
     if path.is_dir():
-        path = path / "model.onnx"
+        path = path / model.backend.best_name
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".lpot-", dir=path.parent) as folder:
@@ -36,11 +36,11 @@ def save(model: OnnxModel, path: Path) -> Path:
             _verify(model, draft)
             for piece in sorted(Path(folder).iterdir(), reverse=True):  # the data before the model
                 piece.replace(path.parent / piece.name)
+        write_card(model, path)  # its folder is synced here, for both
     except OSError as error:
         raise WorkspaceError(
             f"{path}: can't write the model ({error.strerror or error})"
         ) from error
-    write_card(model, path)
     return path
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import NodeProto, helper
 
-from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.graph import DERIVED, Graph
 
 
 def fuse_matmul_bias(graph: Graph) -> Graph:
@@ -71,10 +71,14 @@ def _gemm(
         flat[source] = f"{source}/flat"
         weights[f"{source}/flat_shape"] = np.array([-1, graph.weights[node.input[1]].shape[0]])
         inputs = [source, f"{source}/flat_shape"]
-        yield helper.make_node("Reshape", inputs, [flat[source]], name=f"{source}/flatten")
+        yield helper.make_node(
+            "Reshape", inputs, [flat[source]], name=f"{source}/flatten", doc_string=DERIVED
+        )
     rows = [flat[source], node.input[1], bias]
     yield helper.make_node("Gemm", rows, [f"{output}/flat"], name=node.name)
     lead = [dim if isinstance(dim, int) else -1 for dim in shape[:-1]]
     weights[f"{output}/shape"] = np.array([*lead, graph.weights[node.input[1]].shape[1]])
     inputs = [f"{output}/flat", f"{output}/shape"]
-    yield helper.make_node("Reshape", inputs, [output], name=f"{output}/unflatten")
+    yield helper.make_node(
+        "Reshape", inputs, [output], name=f"{output}/unflatten", doc_string=DERIVED
+    )

@@ -1,0 +1,130 @@
+"""Each pass leaves the FP32 function as it was, to float accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+import onnxruntime as ort
+from backends.onnx.nets import Net, cnn, images, mlp, tokens
+
+from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.run import session
+from lpot.core.space import restrict
+
+
+def outputs(graph: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
+    return session(graph).run(None, feeds)  # type: ignore[arg-type]
+
+
+def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray], kinds: set[str]) -> OnnxBackend:
+    """The folded graph computes the same and has these kinds of ops."""
+    backend = OnnxBackend()
+    loaded = backend.load(model)
+    assert {node.op_type for node in loaded.folded.nodes} == kinds
+    for one, other in zip(outputs(loaded.graph, feeds), outputs(loaded.folded, feeds), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
+    return backend
+
+
+def test_fold_batchnorm() -> None:
+    kinds = {"Conv", "Relu", "Add", "MaxPool", "GlobalAveragePool", "Flatten", "Gemm"}
+    check(cnn(), {"x": images()[0][0]}, kinds)
+
+
+@pytest.mark.parametrize("shape", [[4, 5, 32], ["n", 5, 32], [4, "t", 32]])
+def test_fuse_matmul_bias_with_at_most_one_open_dimension(shape: list) -> None:
+    model = mlp()
+    fixed = onnx.helper.make_tensor_value_info("x", 1, shape)
+    model.graph.input[0].CopyFrom(fixed)
+    x = np.random.default_rng(0).standard_normal((4, 5, 32)).astype(np.float32)
+    check(model, {"x": x}, {"Reshape", "Gemm", "Tanh", "MatMul", "Add"})
+
+
+def test_two_open_dimensions_stay_matmul() -> None:
+    check(mlp(), {"x": tokens()[0][0]}, {"MatMul", "Tanh", "Add"})
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stride", "pads", "extra"),
+    [(2, 2, 0, 0), (4, 2, 1, 0), (3, 2, 1, 1), (3, 2, 0, 0), (5, 3, 1, 0), (3, 3, 0, 0)],
+)
+def test_spread_transposed_conv(kernel: int, stride: int, pads: int, extra: int) -> None:
+    net = Net()
+    up = [net.weight("w", (6, 4, kernel, kernel)), net.weight("b", (4,))]
+    attributes = {"kernel_shape": [kernel] * 2, "strides": [stride] * 2, "pads": [pads] * 4}
+    net.add("ConvTranspose", ["x", *up], "up", **attributes, output_padding=[extra] * 2)
+    net.conv("up", "conv", (3, 4, 3, 3))
+    model = net.make({"x": ["n", 6, 7, 9]}, ["conv"])
+    x = np.random.default_rng(0).standard_normal((2, 6, 7, 9)).astype(np.float32)
+    backend = OnnxBackend()
+    loaded = backend.load(model)
+    assert "ConvTranspose" not in {node.op_type for node in loaded.folded.nodes}
+    for one, other in zip(
+        outputs(loaded.graph, {"x": x}), outputs(loaded.folded, {"x": x}), strict=True
+    ):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    space = restrict(backend.inspect(loaded), ())
+    assert {(key.name, key.kind) for key in space.choices} == {
+        ("up", "ConvTranspose"),
+        ("conv", "Conv"),
+    }
+    seen = backend.observe(loaded, [(x,)], (0,))[0]
+    built = backend.build(loaded, space.default(), seen)
+    (truth,), (low,) = backend.run(loaded, (x,)), backend.run(built, (x,))
+    assert 0 < np.abs(truth - low).max() < 0.05 * np.abs(truth).max()
+
+
+def test_transposed_conv_that_has_no_kernel_says_so() -> None:
+    net = Net()
+    net.add("ConvTranspose", ["x", net.weight("w", (6, 2, 2, 2))], "up", group=2, strides=[2, 2])
+    net.conv("up", "conv", (3, 4, 3, 3))
+    backend = OnnxBackend()
+    loaded = backend.load(net.make({"x": ["n", 6, 7, 9]}, ["conv"]))
+    (info,) = (i for key, i in backend.inspect(loaded).ops.items() if key.kind == "ConvTranspose")
+    assert "no INT8 kernel" in info.reason
+
+
+def test_reorder_gelu_lets_the_runtime_fuse_it(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    net = Net()
+    net.weights |= {"root": np.float32(2**0.5), "one": np.float32(1), "half": np.float32(0.5)}
+    x = net.add("MatMul", ["x", net.weight("w", (8, 8))], "up")
+    erf = net.add("Erf", [net.add("Div", [x, "root"], "divided")], "erf")
+    shifted = net.add("Add", [erf, "one"], "shifted")
+    net.add("Mul", [x, net.add("Mul", ["half", shifted], "halved")], "y")
+    loaded = OnnxBackend().load(net.make({"x": ["n", 8]}, ["y"]))
+    feeds = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
+    np.testing.assert_allclose(
+        outputs(loaded.graph, feeds)[0], outputs(loaded.folded, feeds)[0], rtol=1e-5, atol=1e-6
+    )
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    ort.InferenceSession(loaded.folded.embedded().SerializeToString(), options)
+    kinds = {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
+    assert "Gelu" in kinds or "BiasGelu" in kinds
+
+
+@pytest.mark.parametrize("opset", [11, 12, 13, 17])
+def test_every_opset_from_11_is_quantized_per_channel(opset: int) -> None:
+    backend = OnnxBackend()
+    loaded = backend.load(cnn(opset))
+    space = restrict(backend.inspect(loaded), ())
+    conv = next(options for key, options in space.choices.items() if key.kind == "Conv")
+    assert conv[0].weight is not None
+    assert conv[0].weight.granularity == "per_channel"
+    seen = backend.observe(loaded, images(), (0,))[0]
+    built = backend.build(loaded, space.default(), seen)
+    (truth,), (low,) = (backend.run(model, images()[0]) for model in (loaded, built))
+    assert 0 < np.abs(truth - low).max() < 0.1 * np.abs(truth).max()
+
+
+def test_gemm_with_alpha_beta_and_scalar_bias() -> None:
+    net = Net()
+    net.weights["b"] = np.array([0.5], np.float32)
+    inputs = ["x", net.weight("w", (8, 6)), "b"]
+    net.add("Gemm", inputs, "y", alpha=0.3, beta=2.0)
+    backend = check(net.make({"x": ["n", 8]}, ["y"]), {"x": np.ones((3, 8), np.float32)}, {"Gemm"})
+    assert backend.name == "onnx"
