@@ -18,7 +18,18 @@ ROOMS = {
     "metric": {"core", "metric"},
     "data": {"core", "data"},
     "report": {"core", "report"},
-    "jobs": {"core", "config", "strategy", "metric", "data", "report", "backends", "jobs", "version", "demo"},
+    "jobs": {
+        "core",
+        "config",
+        "strategy",
+        "metric",
+        "data",
+        "report",
+        "backends",
+        "jobs",
+        "version",
+        "demo",
+    },
     "testing": {"core", "jobs", "testing", "backends"},
     "demo": {"demo"},
     "backends": {"core", "data", "backends"},
@@ -45,7 +56,9 @@ def test_imports_stay_in_their_rooms(path: Path) -> None:
     for name in imports(path):
         top, _, below = name.partition(".")
         if top in FRAMEWORKS:
-            assert room == "backends", f"{path.name} imports {name}: frameworks live under backends/"
+            assert room == "backends", (
+                f"{path.name} imports {name}: frameworks live under backends/"
+            )
             continue
         if top != "lpot":
             continue
@@ -70,7 +83,11 @@ def test_core_needs_only_numpy(path: Path) -> None:
 
 def test_no_module_has_an_empty_name_for_everything() -> None:
     doors = {("utils", "__init__"), ("utils", "utility"), ("utils", "pytorch")}
-    doors |= {("experimental", "common"), ("adaptor", "tf_utils", "util"), ("adaptor", "tf_utils", "__init__")}
+    doors |= {
+        ("experimental", "common"),
+        ("adaptor", "tf_utils", "util"),
+        ("adaptor", "tf_utils", "__init__"),
+    }
     vague = {"utils", "util", "helper", "helpers", "common", "misc"}
     for path in FILES:
         parts = place(path)
@@ -78,16 +95,27 @@ def test_no_module_has_an_empty_name_for_everything() -> None:
 
 
 def test_files_stay_readable() -> None:
-    long = {str(path.relative_to(ROOT)): n for path in FILES if (n := len(path.read_text().splitlines())) > 500}
+    long = {
+        str(path.relative_to(ROOT)): n
+        for path in FILES
+        if (n := len(path.read_text().splitlines())) > 500
+    }
     assert not long
 
 
-def test_one_broad_except() -> None:
-    found = []
-    for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.ExceptHandler) and (
-                node.type is None or (isinstance(node.type, ast.Name) and node.type.id in ("Exception", "BaseException"))
-            ):
-                found.append(str(path.relative_to(ROOT)))
-    assert set(found) <= {"core/tune.py", "cli.py", "cli/__init__.py", "jobs/contestant.py"}, found
+def is_broad(node: ast.AST) -> bool:
+    if not isinstance(node, ast.ExceptHandler):
+        return False
+    name = getattr(node.type, "id", "") if node.type is not None else "Exception"
+    return name in ("Exception", "BaseException")
+
+
+def test_broad_excepts_stand_where_they_are_known() -> None:
+    """The loop's attempt, the command line's last line, and the benchmark's child."""
+    known = {"core/tune.py", "cli/__init__.py", "jobs/contestant.py"}
+    found = {
+        str(path.relative_to(ROOT))
+        for path in FILES
+        if any(is_broad(node) for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    }
+    assert found <= known

@@ -27,14 +27,21 @@ def space(count: int, *options: OpConfig, samples: tuple[int, ...] = (0,)) -> Tu
 
 
 def drive(
-    strategy: Strategy, where: TuningSpace, passes: Callable[[Recipe], bool], limit: int = 1000, **context: object
+    strategy: Strategy,
+    where: TuningSpace,
+    passes: Callable[[Recipe], bool],
+    limit: int = 1000,
+    **context: object,
 ) -> list[Recipe]:
     """Run a strategy to its end; the recipes it proposed, in order."""
     proposals = strategy(where, StrategyContext(**context))  # type: ignore[arg-type]
     seen: list[Recipe] = []
     batch = next(proposals, None)
     while batch and len(seen) < limit:
-        trials = [Trial(len(seen) + n, r, State.DONE, Score(0.0), met=passes(r)) for n, r in enumerate(batch, 1)]
+        trials = [
+            Trial(len(seen) + n, r, State.DONE, Score(0.0), met=passes(r))
+            for n, r in enumerate(batch, 1)
+        ]
         seen += batch
         try:
             batch = proposals.send(trials)
@@ -44,7 +51,9 @@ def drive(
 
 
 def harm(count: int, guilty: set[int]) -> Callable[[], dict[OpKey, float]]:
-    return lambda: {OpKey(f"op{i:02}", "Conv"): 10.0 if i in guilty else 0.1 / (i + 1) for i in range(count)}
+    return lambda: {
+        OpKey(f"op{i:02}", "Conv"): 10.0 if i in guilty else 0.1 / (i + 1) for i in range(count)
+    }
 
 
 class TestBasic:
@@ -84,7 +93,8 @@ class TestBasic:
 class TestRandom:
     def test_same_seed_same_recipes(self) -> None:
         one, two, other = (
-            drive(random, space(6, INT8, KL, FP32), lambda r: False, limit=20, seed=seed) for seed in (1, 1, 2)
+            drive(random, space(6, INT8, KL, FP32), lambda r: False, limit=20, seed=seed)
+            for seed in (1, 1, 2)
         )
         assert one == two
         assert one != other

@@ -37,6 +37,8 @@ class Calibration:
                 "the calibration loader is empty: it gave no batch (a generator already used up?)"
             )
         self.first = _owned(self._split(first))
+        if self.first.size == 0:
+            raise CalibrationError("the first calibration batch is empty: it has no samples")
         if self.first.ambiguous:
             self.notes.append(
                 "calibration batches of two items fit both (inputs) and (inputs, labels): the "

@@ -51,7 +51,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
             "can't be rebuilt: run the tuning again, its trials will be recalled"
         )
     try:
-        with np.load(path, allow_pickle=False) as arrays:
+        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             index = json.loads(arrays["index"].tobytes())
             return {int(size): _one(arrays, size, item) for size, item in index.items()}
     except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:

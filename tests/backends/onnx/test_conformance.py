@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from backends.onnx.nets import cnn, images, mlp, tokens
-
 from lpot.backends.onnx import OnnxBackend
 from lpot.testing import BackendConformance, Case
 

@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnxruntime as ort
-from backends.onnx.nets import Net, cnn, images, mlp, tokens
 
+from backends.onnx.nets import Net, cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.run import session
 from lpot.core.space import restrict
@@ -128,3 +128,53 @@ def test_gemm_with_alpha_beta_and_scalar_bias() -> None:
     net.add("Gemm", inputs, "y", alpha=0.3, beta=2.0)
     backend = check(net.make({"x": ["n", 8]}, ["y"]), {"x": np.ones((3, 8), np.float32)}, {"Gemm"})
     assert backend.name == "onnx"
+
+
+def torn(model: onnx.ModelProto, maker: str, reader: str, seed: int = 0) -> onnx.ModelProto:
+    """The same function with the channels between two layers scaled by 2**k, k in [-4, 4]."""
+    rng = np.random.default_rng(seed)
+    arrays = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    channels = arrays[f"{maker}.w"].shape[0]
+    scale = (2.0 ** rng.integers(-4, 5, channels)).astype(np.float32)
+    arrays[f"{maker}.w"] = arrays[f"{maker}.w"] * scale.reshape(-1, 1, 1, 1)
+    arrays[f"{maker}.b"] = arrays[f"{maker}.b"] * scale
+    depthwise = arrays[f"{reader}.w"].shape[1] == 1
+    shape = (-1, 1, 1, 1) if depthwise else (1, -1, 1, 1)
+    arrays[f"{reader}.w"] = arrays[f"{reader}.w"] / scale.reshape(shape)
+    twin = onnx.ModelProto()
+    twin.CopyFrom(model)
+    del twin.graph.initializer[:]
+    twin.graph.initializer.extend(onnx.numpy_helper.from_array(a, n) for n, a in arrays.items())
+    return twin
+
+
+@pytest.mark.parametrize(
+    "pair", [("block.conv1", "block.conv2"), ("depthwise", "pointwise"), ("pointwise", "last")]
+)
+def test_equalize_channels_mends_what_was_torn(pair: tuple[str, str]) -> None:
+    feeds = {"x": images()[0][0]}
+    backend = OnnxBackend()
+    loaded = backend.load(torn(cnn(), *pair))
+    truth = outputs(loaded.graph, feeds)[0]
+    # Folding BN rounds; equalization on top of it must not change a single bit.
+    from lpot.backends.onnx import PASSES
+    from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+
+    graph = loaded.graph
+    for step in PASSES:
+        if step is not equalize_channels:
+            graph = step(graph)
+    mended = equalize_channels(graph)
+    assert any(not np.array_equal(mended.weights[n], graph.weights[n]) for n in mended.weights)
+    np.testing.assert_array_equal(outputs(graph, feeds)[0], outputs(mended, feeds)[0])
+    space = restrict(backend.inspect(loaded), ())
+    seen = backend.observe(loaded, images(), (0,))[0]
+    low = backend.run(backend.build(loaded, space.default(), seen), feeds)[0]
+    assert np.abs(truth - low).max() < 0.1 * np.abs(truth).max()
+
+
+def test_a_sound_net_is_left_alone() -> None:
+    from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+
+    graph = OnnxBackend().load(cnn()).folded
+    assert equalize_channels(graph) is graph

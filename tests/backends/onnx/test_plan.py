@@ -9,8 +9,8 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnxruntime as ort
-from backends.onnx.nets import Net, cnn, images, mlp, tokens
 
+from backends.onnx.nets import Net, cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.model import OnnxModel
 from lpot.core.recipe import OpKey, Recipe

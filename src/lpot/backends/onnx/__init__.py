@@ -17,6 +17,7 @@ from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
+from lpot.backends.onnx.passes.equalize_channels import equalize_channels
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
@@ -41,6 +42,7 @@ PASSES = (
     fuse_matmul_bias,
     spread_transposed_conv,
     normalize_gemm,
+    equalize_channels,
 )
 
 
