@@ -29,7 +29,9 @@ CAPABILITY = Capability(
         CONV: OpInfo(CONV, (*FULL, FP32)),
         HEAD: OpInfo(HEAD, (*FULL, FP32)),
         SECOND: OpInfo(SECOND, (*FULL, FP32)),
-        ADD: OpInfo(ADD, (OpConfig(TensorConfig("uint8", algorithm="minmax")), FP32), follower=True),
+        ADD: OpInfo(
+            ADD, (OpConfig(TensorConfig("uint8", algorithm="minmax")), FP32), follower=True
+        ),
         SOFT: OpInfo(SOFT, reason="slower in INT8"),
     }
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
+import importlib.util
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,55 @@ from typing import Any
 from lpot.core.backend import Approach, Backend
 from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, did_you_mean
 
-# name → (module, class)
-BACKENDS: Mapping[str, tuple[str, str]] = {
-    "onnx": ("lpot.backends.onnx", "OnnxBackend"),
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a backend lives and what it needs: top-level import → package to install."""
+
+    module: str
+    cls: str
+    needs: Mapping[str, str]
+
+
+BACKENDS: Mapping[str, Entry] = {
+    "onnx": Entry(
+        "lpot.backends.onnx", "OnnxBackend", {"onnx": "onnx", "onnxruntime": "onnxruntime"}
+    ),
+    "pytorch": Entry("lpot.backends.torch", "TorchBackend", {"torch": "torch"}),
+    "tensorflow": Entry(
+        "lpot.backends.tensorflow", "TensorflowBackend", {"tensorflow": "tensorflow-cpu"}
+    ),
 }
 # The original's names, and the approach that goes with them unless the user says otherwise.
 ALIASES: Mapping[str, tuple[str, Approach | None]] = {
     "onnxrt_qlinearops": ("onnx", "static"),
     "onnxrt_integerops": ("onnx", "dynamic"),
+    "pytorch_fx": ("pytorch", None),
 }
-# Packages a backend imports besides itself; the first one missing is named in the error.
-REQUIRED: Mapping[str, tuple[str, ...]] = {"onnx": ("onnx", "onnxruntime")}
+# Classes by which a model object tells its framework, and endings by which a file does.
+CLASSES: Mapping[str, str] = {
+    "onnx.": "onnx",
+    "onnx_ml_pb2.": "onnx",
+    "torch.nn.": "pytorch",
+    "tensorflow.": "tensorflow",
+    "keras.": "tensorflow",
+}
+SUFFIXES: Mapping[str, str] = {
+    ".onnx": "onnx",
+    ".pb": "tensorflow",
+    ".h5": "tensorflow",
+    ".keras": "tensorflow",
+}
+# Files by which a folder tells its framework.
+INSIDE: Mapping[str, str] = {
+    "saved_model.pb": "tensorflow",
+    "*.meta": "tensorflow",
+    "frozen_inference_graph.pb": "tensorflow",
+    "lpot.json": "pytorch",
+    "best_configure.yaml": "pytorch",
+    "model.safetensors": "pytorch",
+    "*.onnx": "onnx",
+}
 
 GROUP = "lpot.backends"
 _registered: dict[str, Backend] = {}  # the per-process overlay of `register`
@@ -47,11 +86,7 @@ def get_backend(name: str | Backend) -> Backend:
         return _registered[name]
     known = ALIASES[name][0] if name in ALIASES else name
     if known in BACKENDS:
-        module, cls = BACKENDS[known]
-        for package in REQUIRED.get(known, ()):
-            _require(name, package)
-        backend: Backend = getattr(importlib.import_module(module), cls)()
-        return backend
+        return _make(name, BACKENDS[known])
     for point in entry_points(group=GROUP):
         if point.name == name:
             made: Backend = point.load()()
@@ -68,22 +103,34 @@ def implied_approach(name: str | None) -> Approach | None:
     return ALIASES[name][1] if name in ALIASES else None
 
 
-def _require(framework: str, package: str) -> None:
+def missing_packages(name: str) -> tuple[str, ...]:
+    """What to install before `framework: <name>` works; nothing is imported to find out."""
+    needs = BACKENDS[name].needs
+    return tuple(
+        package for module, package in needs.items() if importlib.util.find_spec(module) is None
+    )
+
+
+def _make(name: str, entry: Entry) -> Backend:
+    for module, package in entry.needs.items():
+        if importlib.util.find_spec(module) is None:
+            raise BackendUnavailable(name, package)
     try:
-        importlib.import_module(package)
-    except ImportError as error:
-        raise BackendUnavailable(framework, package, str(error)) from error
+        backend: Backend = getattr(importlib.import_module(entry.module), entry.cls)()
+    except ImportError as error:  # installed, but broken or of a wrong version
+        raise BackendUnavailable(name, next(iter(entry.needs.values())), str(error)) from error
+    return backend
 
 
 def detect(source: Any) -> str:
-    """The framework of a model, from its type or file name; nothing is imported to find out."""
+    """The framework of a model, from its class or file name; nothing is imported to find out."""
     if isinstance(source, str | Path):
         return _detect_path(Path(source))
-    origin = {f"{cls.__module__}.{cls.__qualname__}" for cls in type(source).__mro__}
-    if any(name.startswith("onnx.") and name.endswith("ModelProto") for name in origin):
-        return "onnx"
-    if any(name.startswith("onnx") for name in origin) and "onnx" in sys.modules:
-        return "onnx"
+    for cls in type(source).__mro__:
+        full = f"{cls.__module__}.{cls.__qualname__}"
+        for start, framework in CLASSES.items():
+            if full.startswith(start):
+                return framework
     raise UnsupportedModel(
         f"can't tell the framework of a {type(source).__module__}.{type(source).__qualname__}: "
         f"say it with `framework` (one of {', '.join(frameworks())})"
@@ -91,8 +138,14 @@ def detect(source: Any) -> str:
 
 
 def _detect_path(path: Path) -> str:
-    if path.suffix.lower() == ".onnx":
-        return "onnx"
+    if path.suffix.lower() in SUFFIXES:
+        return SUFFIXES[path.suffix.lower()]
+    if path.is_dir():
+        for pattern, framework in INSIDE.items():
+            if any(path.glob(pattern)):
+                return framework
+    if not path.exists():
+        raise UnsupportedModel(f"{path}: no such file or folder")
     raise UnsupportedModel(
         f"can't tell the framework of {str(path)!r} from its name: "
         f"say it with `framework` (one of {', '.join(frameworks())})"

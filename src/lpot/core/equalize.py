@@ -25,7 +25,7 @@ def channel_scales(first: npt.ArrayLike, second: npt.ArrayLike) -> Array | None:
         second: per channel, the largest weight that reads it.
 
     >>> channel_scales([1.0, 16.0, 1.0], [1.0, 1 / 16, 1.0])
-    array([1., 4., 1.])
+    array([0.5, 8. , 0.5])
     >>> channel_scales([1.0, 0.9], [0.8, 1.0]) is None
     True
     """

@@ -8,16 +8,17 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
 from operator import length_hint
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from lpot.core.batch import split
+from lpot.core.batch import Batch, split
 from lpot.core.errors import DataError, EvaluationError
-from lpot.core.limits import Watch
 from lpot.core.model import Model
 from lpot.core.progress import Listener
+from lpot.core.race import Race, hardest_first, margins
 from lpot.core.trial import Score
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -42,7 +43,7 @@ class Evaluator(Protocol):
     @property
     def identity(self) -> str | None: ...
 
-    def __call__(self, model: Model) -> Score: ...
+    def __call__(self, model: Model, race: Race | None = None) -> Score: ...
 
 
 class FunctionEvaluator:
@@ -57,7 +58,7 @@ class FunctionEvaluator:
         self.name = f"eval_func {getattr(function, '__qualname__', type(function).__qualname__)}"
         self.identity = source_hash(function)
 
-    def __call__(self, model: Model) -> Score:
+    def __call__(self, model: Model, race: Race | None = None) -> Score:
         target = model.runner if getattr(self.function, _MARK, False) else model.native
         start = time.perf_counter()
         value = self.function(target)
@@ -80,7 +81,7 @@ class MetricEvaluator:
         postprocess: Callable[[Any], Any] | None = None,
         iteration: int = -1,
         listener: Listener | None = None,
-        watch: Watch | None = None,
+        reference: Model | None = None,
     ) -> None:
         if isinstance(loader, Iterator):
             raise DataError(
@@ -92,38 +93,60 @@ class MetricEvaluator:
         self.postprocess = postprocess
         self.iteration = iteration
         self.listener = listener or Listener()
-        self.watch = watch
+        self.reference = reference  # the FP32 model, for metrics that compare with its outputs
+        self._order: list[int] | None = None  # of batches, once FP32 has shown which are hard
         self.name = self.identity = f"metric {type(metric).__qualname__}"
 
-    def __call__(self, model: Model) -> Score:
+    def __call__(self, model: Model, race: Race | None = None) -> Score:
         start = time.perf_counter()
         self.metric.reset()
+        forget = getattr(self.postprocess, "reset", None)
+        if forget is not None:
+            forget()
+        gaps: list[float] = []
         samples = 0
-        batches = 0
+        for number, raw in enumerate(self._batches(), start=1):
+            batch = split(raw, model.input_names)
+            outputs = model.backend.run(model, batch.inputs)
+            preds = outputs[0] if len(outputs) == 1 else outputs
+            gaps.append(margins(preds))
+            self._update(preds, self._labels(batch))
+            samples += batch.size
+            self.listener.step(number)
+            lost = race.lost(self.metric, time.perf_counter() - start) if race else None
+            if lost is not None:
+                return lost
+        if not samples:
+            raise DataError("the evaluation loader gave no batch: it is empty, or already used up")
+        if self._order is None and isinstance(self.loader, list | tuple):
+            self._order = hardest_first(gaps)
+        value = as_number(self.metric.result(), self.name)
+        return Score(value, time.perf_counter() - start, samples)
+
+    def _batches(self) -> Iterator[Any]:
         steps = [n for n in (self.iteration, length_hint(self.loader, 0)) if n > 0]
         if steps:
             self.listener.expect(min(steps))
-        for raw in self.loader:
-            if batches == self.iteration:
-                break
-            batch = split(raw, model.input_names)
-            if batch.labels is None and getattr(self.metric, "compare_label", True):
-                raise DataError(
-                    "the evaluation loader gives no labels, and the metric needs them: "
-                    "let it yield (inputs, labels)"
-                )
-            outputs = model.backend.run(model, batch.inputs)
-            preds, labels = outputs[0] if len(outputs) == 1 else outputs, batch.labels
-            if self.postprocess is not None:
-                preds, labels = self.postprocess((preds, labels))
-            self.metric.update(preds, labels)
-            samples += batch.size
-            batches += 1
-            self.listener.step(batches)
-        if not batches:
-            raise DataError("the evaluation loader gave no batch: it is empty, or already used up")
-        value = as_number(self.metric.result(), self.name)
-        return Score(value, time.perf_counter() - start, samples)
+        if self._order is not None and isinstance(self.loader, list | tuple):
+            return (self.loader[index] for index in self._order)
+        return islice(self.loader, self.iteration if self.iteration > 0 else None)
+
+    def _labels(self, batch: Batch) -> Any:
+        """The labels, or what the FP32 model says where the metric compares with that."""
+        if not getattr(self.metric, "compare_label", True) and self.reference is not None:
+            outputs = self.reference.backend.run(self.reference, batch.inputs)
+            return outputs[0] if len(outputs) == 1 else outputs
+        if batch.labels is None and getattr(self.metric, "compare_label", True):
+            raise DataError(
+                "the evaluation loader gives no labels, and the metric needs them: "
+                "let it yield (inputs, labels)"
+            )
+        return batch.labels
+
+    def _update(self, preds: Any, labels: Any) -> None:
+        if self.postprocess is not None:
+            preds, labels = self.postprocess((preds, labels))
+        self.metric.update(preds, labels)
 
 
 def as_number(value: Any, who: str) -> float:

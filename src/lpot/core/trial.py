@@ -26,6 +26,7 @@ class Score:
     accuracy: float
     seconds: float = 0.0
     samples: int | None = None
+    bounds: tuple[float, float] | None = None  # raced out: accuracy is the worst it could have been
     latency: float | None = (
         None  # seconds a batch, measured by us, never the evaluation's wall time
     )
@@ -36,7 +37,13 @@ class Score:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Score:
-        return cls(**raw)
+        bounds = raw.get("bounds")
+        return cls(**{**raw, "bounds": None if bounds is None else (bounds[0], bounds[1])})
+
+    @property
+    def raced_out(self) -> bool:
+        """Stopped early because the bar was out of reach."""
+        return self.bounds is not None
 
 
 @dataclass(frozen=True)

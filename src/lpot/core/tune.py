@@ -20,6 +20,7 @@ from lpot.core.history import History
 from lpot.core.limits import Watch
 from lpot.core.model import Model
 from lpot.core.progress import Listener
+from lpot.core.race import Race
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Strategy, StrategyContext
@@ -85,6 +86,7 @@ def tune(task: Task) -> Outcome:
             batch = proposals.send(trials)
         except StopIteration:
             break
+    search.score_best_in_full()
     stopped = search.stopped or "the strategy has nothing more to try"
     return Outcome(baseline, search.best, tuple(search.tried.values()), stopped)
 
@@ -143,15 +145,31 @@ class _Search:
             met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
             trial, model = replace(known, met=met, recalled=True), None
         else:
-            trial, model = attempt(
-                self.task, recipe, self.baseline, len(self.task.history.trials) + 1
-            )
+            race = Race(self.task.goal, self.baseline)
+            trial, model = attempt(self.task, recipe, self.baseline, self._next_number, race)
+        self._record_safely(trial, model)
+        return trial
+
+    def score_best_in_full(self) -> None:
+        """What is handed back has been evaluated on everything, even if its trial was raced out."""
+        best = self.best
+        if best is None or best.score is None or not best.score.raced_out:
+            return
+        trial, model = attempt(self.task, best.recipe, self.baseline, self._next_number, None)
+        if trial.score is not None:
+            self.best = None
+            self._record_safely(trial, model)
+
+    @property
+    def _next_number(self) -> int:
+        return len(self.task.history.trials) + 1
+
+    def _record_safely(self, trial: Trial, model: Model | None) -> None:
         try:
             self._record(trial, model)
         except WorkspaceError as error:
             # The best so far is still in memory: stop and hand it back rather than lose it.
             self.task.watch.request_stop(f"the workspace failed: {error}")
-        return trial
 
     def _record(self, trial: Trial, model: Model | None) -> None:
         self.tried[trial.recipe.digest] = trial
@@ -186,12 +204,14 @@ class _Search:
         return new < old
 
 
-def attempt(task: Task, recipe: Recipe, baseline: Score, number: int) -> tuple[Trial, Model | None]:
+def attempt(
+    task: Task, recipe: Recipe, baseline: Score, number: int, race: Race | None
+) -> tuple[Trial, Model | None]:
     """Build and score one recipe. Whatever goes wrong becomes a FAILED trial with its cause."""
     # Bad calibration data are no fault of the recipe: they end the search, with their own error.
     observations = task.observe(recipe.samples)
     start = time.monotonic()
-    made = guarded(lambda: _build_and_score(task, recipe, observations, baseline, number))
+    made = guarded(lambda: _build_and_score(task, recipe, observations, baseline, number, race))
     spent = time.monotonic() - start
     if isinstance(made, Exception):
         logger.debug("trial %d failed", number, exc_info=made)
@@ -201,11 +221,16 @@ def attempt(task: Task, recipe: Recipe, baseline: Score, number: int) -> tuple[T
 
 
 def _build_and_score(
-    task: Task, recipe: Recipe, observations: Observations | None, baseline: Score, number: int
+    task: Task,
+    recipe: Recipe,
+    observations: Observations | None,
+    baseline: Score,
+    number: int,
+    race: Race | None,
 ) -> tuple[Model, Score, bool]:
     model = task.backend.build(task.model, recipe, observations)
     task.listener.begin(number, recipe)
-    score = replace(task.evaluate(model), size=model.nbytes)
+    score = replace(task.evaluate(model, race), size=model.nbytes)
     met = task.goal.is_met(score.accuracy, baseline.accuracy)
     if met and task.objective == "performance":
         score = replace(score, latency=task.measure(model))

@@ -28,7 +28,8 @@ def default_folder(framework: str, name: str) -> Path:
 def safe_name(text: str) -> str:
     """A file name for any text: no separators, no way up, of bounded length."""
     cleaned = re.sub(r"[^\w.\-+ ]", "_", text).strip(". ")
-    return cleaned[:100] or "model"
+    bounded = cleaned.encode()[:100].decode(errors="ignore").strip(". ")  # disks count bytes
+    return bounded or "model"
 
 
 class Workspace:

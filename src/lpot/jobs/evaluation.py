@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from lpot.core.errors import ConfigError
 from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
-from lpot.core.limits import Watch
+from lpot.core.model import Model
 
 if TYPE_CHECKING:
     from lpot.jobs.quantize import Request
 
 
-def make_evaluator(request: Request, watch: Watch) -> Evaluator | None:
+def make_evaluator(request: Request, reference: Model) -> Evaluator | None:
     """eval_func first, then metric and loader; None when there is nothing to evaluate with."""
     if request.eval_func is not None:
         return FunctionEvaluator(request.eval_func)
@@ -40,7 +40,7 @@ def make_evaluator(request: Request, watch: Watch) -> Evaluator | None:
 
     metric = as_metric(plain(given), request.config.model.framework)
     post = _postprocess(request)
-    return MetricEvaluator(loader, metric, post, section.iteration, request.listener, watch)
+    return MetricEvaluator(loader, metric, post, section.iteration, request.listener, reference)
 
 
 def calibration_loader(request: Request) -> Any:

@@ -73,7 +73,7 @@ def quantize(request: Request) -> Result:
     job = Job(request)
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
     with job.workspace.lock(), interruptible(job.watch, job.listener), heard_by(job.listener):
-        evaluator = make_evaluator(request, job.watch)
+        evaluator = make_evaluator(request, job.model)
         if not job.space.choices:
             return float_result(job, job.why_not())
         if evaluator is None:

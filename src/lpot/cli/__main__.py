@@ -1,0 +1,5 @@
+"""`python -m lpot.cli` is `lpot`."""
+
+from lpot.cli import main
+
+main()

@@ -1,0 +1,59 @@
+"""`lpot demo`: a whole tuning in seconds, with a model and data that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lpot.cli.output import BEST_EFFORT, INTERRUPTED, OK, Output, command
+
+if TYPE_CHECKING:
+    from lpot.core.result import Result
+
+STORY = """\
+A small classifier of handwritten digits, trained in FP32, goes to INT8. The bar: at most 1 % of
+its accuracy may be lost. Plain INT8 will miss it; the search finds the fewest ops to give back.
+"""
+
+
+@click.command(short_help="See a whole tuning in seconds.")
+@click.option("--workspace", type=click.Path(path_type=Path), help="Folder of history and results.")
+@click.option("--resume", is_flag=True, help="Go on from the last demo instead of a fresh one.")
+@command
+def demo(out: Output, workspace: Path | None, resume: bool) -> int:
+    """Tune a small digit classifier that comes with lpot: seconds, no download."""
+    from lpot.jobs.demo import demo_folder, demo_request
+    from lpot.jobs.quantize import quantize
+
+    if not out.quiet:
+        out.show(STORY)
+    folder = workspace or demo_folder(resume)
+    with out.progress() as listener:
+        result = quantize(demo_request(folder, listener))
+    return _show(out, result)
+
+
+def _show(out: Output, result: Result) -> int:
+    from lpot.cli.tune import as_json
+    from lpot.report.table import contrast
+    from lpot.report.verdict import facts, headline
+
+    status = OK if result.met is not False else BEST_EFFORT
+    status = INTERRUPTED if result.interrupted else status
+    out.show(headline(result))
+    if not out.quiet:
+        out.show("")
+        out.show(contrast(result))
+        out.show("")
+        out.show(facts(result, leave_out=("speed", "size", "ops")))
+        out.show(f"\nNext: lpot benchmark {_source()} {result.path}   and   lpot tune --help")
+    out.tell({**as_json(result), "exit": status})
+    return status
+
+
+def _source() -> Path:
+    from lpot.demo import demo_model_path
+
+    return demo_model_path()

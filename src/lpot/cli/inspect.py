@@ -1,0 +1,84 @@
+"""`lpot inspect`: every op of a model, what it can be, and why not more."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lpot.cli.output import OK, Output, command
+
+if TYPE_CHECKING:
+    from lpot.core.space import Capability, OpInfo
+
+
+@click.command(short_help="List every op: what it can be, and why not more.")
+@click.argument("model", metavar="FILE|PKG.MOD:FACTORY")
+@click.option("--framework", help="Found out from the model when not given.")
+@click.option(
+    "--approach",
+    type=click.Choice(["static", "dynamic", "auto"]),
+    help="What to inspect for.  [static, or what the framework's name says]",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["this", "avx2", "vnni", "amx"]),
+    default="this",
+    help="CPU it will run on.",
+)
+@command
+def inspect(out: Output, model: str, framework: str | None, approach: Any, target: Any) -> int:
+    """List every op of a model: whether it can be low precision, and why not."""
+    from lpot.backends import detect, get_backend, implied_approach
+    from lpot.cli.resolve import model_source
+    from lpot.report.table import listing
+
+    with out.progress() as listener:
+        listener.phase("loading the model")
+        source = model_source(model)
+        backend = get_backend(framework or detect(source))
+        loaded = backend.load(source)
+        approach = approach or implied_approach(framework) or "static"
+        capability = backend.inspect(loaded, approach, target)
+    rows = [(i.key.name, i.key.kind, can_be(i), i.reason) for i in capability.ops.values()]
+    out.show(listing(("op", "kind", "can be", "why not"), rows))
+    low = len(capability.low())
+    out.show(f"{low} of {len(rows)} ops can be low precision ({approach}, target {target})")
+    for note in capability.notes:
+        out.show(f"note: {note}")
+    out.tell(_json(capability, backend.name, approach, target))
+    return OK
+
+
+def can_be(info: OpInfo) -> str:
+    """A few words for a table: precisions and modes, the most wanted first."""
+    if not info.can_be_low:
+        return "fp32"
+    if info.follower:
+        return "int8 beside int8"
+    modes = dict.fromkeys(
+        f"{choice.mode} {choice.precision}" for choice in info.choices if not choice.is_float
+    )
+    return ", ".join(modes)
+
+
+def _json(capability: Capability, framework: str, approach: str, target: str) -> dict[str, Any]:
+    ops = [
+        {
+            "name": info.key.name,
+            "kind": info.key.kind,
+            "can_be_low": info.can_be_low,
+            "follower": info.follower,
+            "reason": info.reason,
+            "choices": [choice.to_json() for choice in info.choices],
+        }
+        for info in capability.ops.values()
+    ]
+    return {
+        "framework": framework,
+        "approach": approach,
+        "target": target,
+        "ops": ops,
+        "low": len(capability.low()),
+        "notes": list(capability.notes),
+    }

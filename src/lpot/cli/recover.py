@@ -1,0 +1,39 @@
+"""`lpot recover`: a trial of an earlier tuning, built again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lpot.cli.output import OK, Output, command
+
+
+@click.command(short_help="Build a trial of an earlier tuning again.")
+@click.argument("model", metavar="MODEL")
+@click.argument("history", type=click.Path(path_type=Path))
+@click.argument("number", type=click.IntRange(min=1), metavar="N")
+@click.option(
+    "--output", "target", required=True, type=click.Path(path_type=Path), help="Where to write it."
+)
+@command
+def recover(out: Output, model: str, history: Path, number: int, target: Path) -> int:
+    """Build trial N of an earlier tuning of MODEL again; no data and no evaluation are needed.
+
+    HISTORY is a workspace or its history.jsonl.
+    """
+    from lpot.cli.resolve import model_source
+    from lpot.jobs.preflight import check_output
+    from lpot.jobs.recover import recover as rebuild
+
+    source = model_source(model)
+    check_output(target, source)
+    with out.progress() as listener:
+        listener.phase(f"building trial {number} again")
+        built = rebuild(source, history, number)
+        path = built.save(target)
+    met = {True: "bar met", False: "bar missed", None: "not evaluated"}[built.met]
+    floats = [] if built.recipe is None else [key.name for key in built.recipe.float_ops]
+    out.show(f"trial {number} ({met}) is written to {path}")
+    out.tell({"model": str(path), "trial": number, "met": built.met, "fp32_ops": floats})
+    return OK

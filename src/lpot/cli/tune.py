@@ -1,0 +1,193 @@
+"""`lpot tune`: the best low-precision model that holds the bar."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from lpot.cli.output import BEST_EFFORT, INTERRUPTED, OK, WRONG_CALL, Output, command
+from lpot.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from lpot.config.schema import Config
+    from lpot.core.progress import Listener
+    from lpot.core.result import Result
+    from lpot.jobs.quantize import Request
+
+# option → the yaml key it sets
+KEYS = {
+    "name": "model.name",
+    "framework": "model.framework",
+    "approach": "quantization.approach",
+    "target": "quantization.target",
+    "sampling_size": "quantization.calibration.sampling_size",
+    "relative": "tuning.accuracy_criterion.relative",
+    "absolute": "tuning.accuracy_criterion.absolute",
+    "lower_is_better": "tuning.accuracy_criterion.higher_is_better",
+    "objective": "tuning.objective",
+    "strategy": "tuning.strategy.name",
+    "max_trials": "tuning.exit_policy.max_trials",
+    "timeout": "tuning.exit_policy.timeout",
+    "seed": "tuning.random_seed",
+}
+EPILOG = """\b
+Examples:
+  lpot tune --model net.onnx --calib my_data:calib --eval my_eval:accuracy
+  lpot tune conf.yaml --model net.onnx --output net_int8.onnx --eval my_eval:accuracy
+  lpot tune conf.yaml --model net.onnx --dry-run
+
+\b
+Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort only;
+2 wrong call, config, model or data; 1 internal error; 130 interrupted.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("conf", required=False, type=click.Path(path_type=Path))
+@click.option("--model", required=True, metavar="FILE|PKG.MOD:FACTORY", help="The FP32 model.")
+@click.option("--output", type=click.Path(path_type=Path), help="Where to write the best model.")
+@click.option("--eval", "evaluate", metavar="PKG.MOD:FUNC", help="FUNC(model) gives the score.")
+@click.option("--calib", metavar="PKG.MOD:NAME", help="A loader, or a function that makes one.")
+@click.option("--name", help="The model's name: it decides the default workspace.")
+@click.option("--framework", help="Found out from the model when not given.")
+@click.option("--approach", help="static, dynamic or auto.")
+@click.option("--relative", metavar="SHARE", help="Loss allowed, such as 0.01 or 1%.  [0.01]")
+@click.option("--absolute", metavar="LOSS", help="Loss allowed in the metric's own unit.")
+@click.option("--lower-is-better", is_flag=True, help="The metric is a loss.")
+@click.option("--objective", help="performance, modelsize, footprint or accuracy.")
+@click.option("--strategy", help="basic, random or exhaustive.")
+@click.option("--max-trials", metavar="N", help="Models tried at most.")
+@click.option("--timeout", metavar="SECONDS", help="0: stop at the first that holds the bar.")
+@click.option("--sampling-size", metavar="N[,N…]", help="Calibration samples.")
+@click.option("--seed", metavar="N", help="All randomness comes from it.")
+@click.option("--target", help="CPU it will run on: this, avx2, vnni or amx.")
+@click.option("--keep-fp32", multiple=True, metavar="REGEX", help="Ops to leave alone; repeat it.")
+@click.option("--workspace", type=click.Path(path_type=Path), help="Folder of history and results.")
+@click.option("--new-run", is_flag=True, help="Don't go on from the history that is there.")
+@click.option("--lenient", is_flag=True, help="Names that match no op are a warning.")
+@click.option("--no-speed", is_flag=True, help="Don't measure speed.")
+@click.option("--dry-run", is_flag=True, help="Check everything, evaluate nothing.")
+@click.option(
+    "--progress",
+    type=click.Choice(["auto", "plain", "json", "none"]),
+    default="auto",
+    help="How progress is told on stderr.",
+)
+@command
+def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
+    """Find the best low-precision model that holds the accuracy bar.
+
+    CONF is a yaml file; options win over it. Run the same command again to go on from where it
+    stopped.
+    """
+    with out.progress(progress) as listener:
+        request = make_request(options, listener)
+        if dry_run:
+            from lpot.jobs.preflight import preflight
+
+            found = preflight(request)
+        else:
+            from lpot.jobs.quantize import quantize
+
+            result = quantize(request)
+    return _show_preflight(out, found) if dry_run else show_result(out, result)
+
+
+def make_request(options: dict[str, Any], listener: Listener) -> Request:
+    """All that was said on the command line; what can be wrong with it is found here."""
+    from lpot.cli.resolve import calibration_source, model_source, resolve
+    from lpot.core.space import Rule
+    from lpot.jobs.preflight import check_function, check_output
+    from lpot.jobs.quantize import Request
+    from lpot.jobs.tune import KEEP
+
+    config = make_config(options)
+    evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
+    if evaluate is not None:
+        check_function(evaluate)
+    model = model_source(options["model"])
+    if options["output"] is not None:
+        check_output(options["output"], model)
+    return Request(
+        config=config,
+        model=model,
+        calib=None if options["calib"] is None else calibration_source(options["calib"]),
+        eval_func=evaluate,
+        rules=tuple(Rule(text, KEEP, KEEP, path="--keep-fp32") for text in options["keep_fp32"]),
+        output=options["output"],
+        workspace=options["workspace"],
+        new_run=options["new_run"],
+        lenient=options["lenient"],
+        measure_speed=not options["no_speed"],
+        listener=listener,
+    )
+
+
+def make_config(options: dict[str, Any]) -> Config:
+    """The file's configuration with the options over it; mistakes are told by the option's name."""
+    from lpot.cli.resolve import model_name
+    from lpot.config import ConfigMistakes, load, override
+
+    config = load(options["conf"])
+    changes = {
+        path: options[name] for name, path in KEYS.items() if options[name] not in (None, False)
+    }
+    if options["lower_is_better"]:
+        changes[KEYS["lower_is_better"]] = False
+    if options["approach"] in ("static", "dynamic", "auto"):
+        changes[KEYS["approach"]] = f"post_training_{options['approach']}_quant"
+    if options["relative"] is not None and options["absolute"] is not None:
+        raise ConfigError("given beside --relative: keep one of them", "--absolute")
+    if options["conf"] is None and options["name"] is None:
+        changes[KEYS["name"]] = model_name(options["model"])
+    try:
+        return override(config, changes)
+    except ConfigMistakes as error:
+        raise _by_option(error) from None
+
+
+def _by_option(error: Any) -> ConfigError:
+    """The mistakes under the names the user wrote."""
+    names = {path: f"--{name.replace('_', '-')}" for name, path in KEYS.items()}
+    lines = []
+    for mistake in error.mistakes:
+        path = ".".join(map(str, mistake.path))
+        key = next((key for key in (path, f"{path}.name") if key in names), "")
+        lines.append(f"{names.get(key, path)}: {mistake.message}")
+    return ConfigError("\n".join(lines))
+
+
+def show_result(out: Output, result: Result) -> int:
+    """The verdict, and the exit status that goes with it."""
+    from lpot.report.verdict import headline, verdict
+
+    status = OK if result.met is not False else BEST_EFFORT
+    status = INTERRUPTED if result.interrupted else status
+    out.show(headline(result) if out.quiet else verdict(result))
+    if result.interrupted:
+        out.show("The same command goes on from here.")
+    out.tell({**as_json(result), "exit": status})
+    return status
+
+
+def as_json(result: Result) -> dict[str, Any]:
+    """A Result for programs, with the paths and the measurement behind `speed`."""
+    places = {"model": result.path, "workspace": result.workspace, "history": result.history}
+    return {
+        **result.to_json(),
+        "interrupted": result.interrupted,
+        "paths": {name: None if path is None else str(path) for name, path in places.items()},
+        "benchmark": None if result.benchmark is None else result.benchmark.to_json(),
+    }
+
+
+def _show_preflight(out: Output, found: Any) -> int:
+    from lpot.report.table import checks
+
+    out.show(checks((check.name, check.state, check.text) for check in found.checks))
+    out.show("ready" if found.ok else "not ready: see what failed above")
+    status = OK if found.ok else WRONG_CALL
+    out.tell({**found.to_json(), "exit": status})
+    return status

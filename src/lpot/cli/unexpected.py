@@ -1,0 +1,50 @@
+"""An error nobody foresaw, in one line: whose code it came from decides what is said."""
+
+from __future__ import annotations
+
+import sys
+import sysconfig
+import traceback
+from pathlib import Path
+
+from lpot.cli.output import INTERNAL, WRONG_CALL
+
+OURS = Path(__file__).resolve().parents[1]
+LIBRARIES = tuple(Path(path).resolve() for path in set(sysconfig.get_paths().values()))
+
+
+def unexpected(error: Exception, verbose: bool) -> int:
+    """Say it on stderr; the exit status is that of a wrong call when the user's own code raised."""
+    frame, is_theirs = blamed(error)
+    what = f"{type(error).__name__}: {error}"
+    if is_theirs and frame is not None:
+        text, status = (
+            f"error: {frame.filename}:{frame.lineno}: your code raised {what}",
+            WRONG_CALL,
+        )
+    else:
+        place = "" if frame is None else f" ({Path(frame.filename).name}:{frame.lineno})"
+        text, status = f"internal error: {what}{place}", INTERNAL
+    if verbose:
+        traceback.print_exception(error)
+    else:
+        text += "\nrun with -v for the traceback"
+    sys.stderr.write(f"{text}\n")
+    return status
+
+
+def blamed(error: Exception) -> tuple[traceback.FrameSummary | None, bool]:
+    """The innermost frame that is ours or the user's, and whether it is the user's.
+
+    What a library raises is the fault of whoever called it.
+    """
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        path = Path(frame.filename)
+        if not path.exists():
+            continue
+        path = path.resolve()
+        if path.is_relative_to(OURS):
+            return frame, False
+        if not any(path.is_relative_to(folder) for folder in LIBRARIES):
+            return frame, True
+    return None, False

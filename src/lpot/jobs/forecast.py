@@ -1,0 +1,54 @@
+"""How long a search can become, found by playing it through with made-up scores."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lpot.core.limits import Limits
+from lpot.core.recipe import Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Strategy, StrategyContext
+from lpot.core.trial import Score, State, Trial
+
+ENOUGH = 1000  # proposals looked at in one play; past this the search is called long
+
+
+def most_trials(strategy: Strategy, space: TuningSpace, limits: Limits) -> int:
+    """The most trials the strategy can ask for, as far as a few plays can tell.
+
+    A strategy does no work of its own, so playing costs no evaluation. In each play the bar is
+    held once so many ops are back in FP32, from none at all to more than there are.
+    """
+    able = sum(
+        key not in space.followers and space.float_config(key) is not None for key in space.choices
+    )
+    needed = sorted({0, 1, 2, able // 3, able // 2, max(0, able - 1), able, len(space.choices) + 1})
+    return max(_play(strategy, space, limits, count) for count in needed)
+
+
+def _play(strategy: Strategy, space: TuningSpace, limits: Limits, needed: int) -> int:
+    tried: dict[str, Trial] = {}
+    settles = getattr(strategy, "settles", False)
+    most = 1 if limits.performance_only else limits.max_trials
+    proposals = strategy(space, StrategyContext())
+    batch: Sequence[Recipe] | None = next(proposals, None)
+    looked = 0
+    while batch and looked < ENOUGH:
+        looked += len(batch)
+        trials = [_made_up(recipe, needed, space) for recipe in batch]
+        tried |= {trial.recipe.digest: trial for trial in trials}
+        met = any(trial.met for trial in trials) and not settles and limits.timeout == 0
+        if met or len(tried) >= most:
+            break
+        try:
+            batch = proposals.send(trials)
+        except StopIteration:
+            break
+    proposals.close()
+    return min(len(tried), most)
+
+
+def _made_up(recipe: Recipe, needed: int, space: TuningSpace) -> Trial:
+    back = sum(key not in space.followers for key in recipe.float_ops)
+    met = back >= needed
+    return Trial(1, recipe, State.DONE, Score(1.0 if met else 0.5), met)

@@ -1,0 +1,116 @@
+"""Numbers as people read them: durations, sizes, accuracies, losses, counts of ops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from lpot.core.goal import Goal
+from lpot.core.recipe import Recipe
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(0.0042), duration(2.26), duration(75), duration(7385)
+    ('4.2 ms', '2.3 s', '1 min 15 s', '2 h 3 min')
+    """
+    if seconds < 0.0995:
+        return f"{seconds * 1e3:.2g} ms"
+    if seconds < 9.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def clock(seconds: float) -> str:
+    """For a place that is written again and again: of steady width.
+
+    >>> clock(4.2), clock(75), clock(7385)
+    ('0:04', '1:15', '2:03:05')
+    """
+    whole = max(0, math.ceil(seconds - 0.5))
+    minutes, rest = divmod(whole, 60)
+    if minutes < 60:
+        return f"{minutes}:{rest:02}"
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
+
+
+def size(count: float) -> str:
+    """
+    >>> size(336436), size(1.25e9), size(12)
+    ('336 kB', '1.25 GB', '12 bytes')
+    """
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            value = count / scale
+            return f"{value:.0f} {unit}" if value >= 99.5 else f"{value:.3g} {unit}"
+    return f"{count:.0f} bytes"
+
+
+def accuracy(value: float | None) -> str:
+    """
+    >>> accuracy(0.99247176913), accuracy(None)
+    ('0.992472', '–')
+    """
+    return "–" if value is None else f"{value:.6g}"
+
+
+def drop(goal: Goal, value: float, baseline: float) -> str:
+    """What was lost, in the goal's own unit; a gain has a minus.
+
+    >>> drop(Goal(relative=0.01), 0.98, 1.0), drop(Goal(absolute=0.5), 76.0, 75.5)
+    ('2.00 %', '-0.5')
+    """
+    if goal.relative is not None and baseline == 0:
+        return "–"
+    lost = goal.drop(value, baseline)
+    # Float noise of an equal score is no loss.
+    lost = 0.0 if abs(lost) < 1e-12 * max(1.0, abs(baseline)) else lost
+    if goal.relative is None:
+        return f"{lost:.3g}"
+    percent = lost * 100
+    return f"{percent:.1g} %" if 0 < abs(percent) < 0.005 else f"{percent:.2f} %"
+
+
+def allowed(goal: Goal) -> str:
+    """
+    >>> allowed(Goal(relative=0.01)), allowed(Goal(absolute=0.5))
+    ('1 %', '0.5')
+    """
+    return f"{goal.absolute:.4g}" if goal.relative is None else f"{goal.relative * 100:.4g} %"
+
+
+def precisions(counts: Mapping[str, int]) -> str:
+    """
+    >>> precisions({"fp32": 3, "int8": 11})
+    'int8 11, fp32 3'
+    """
+    order = sorted(counts.items(), key=lambda item: (item[0].startswith(("fp", "bf")), item[0]))
+    return ", ".join(f"{word} {count}" for word, count in order) or "none"
+
+
+def planned(recipe: Recipe) -> str:
+    """How many ops a recipe has in which precision; both signs of eight bits count as int8.
+
+    >>> from lpot.core.recipe import FP32, OpConfig, OpKey, TensorConfig
+    >>> byte = OpConfig(TensorConfig("uint8"))
+    >>> planned(Recipe({OpKey("a", "Add"): byte, OpKey("b", "Mul"): FP32}))
+    'int8 1, fp32 1'
+    """
+    counts: dict[str, int] = {}
+    for word, count in recipe.precisions().items():
+        word = "int8" if word == "uint8" else word
+        counts[word] = counts.get(word, 0) + count
+    return precisions(counts)
+
+
+def some(count: int, noun: str) -> str:
+    """
+    >>> some(1, "op"), some(2, "op")
+    ('1 op', '2 ops')
+    """
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
