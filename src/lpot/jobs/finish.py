@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
-from lpot.core.benchmark import BenchmarkResult, Settings
 from lpot.core.card import read_card, sha256, write_text
-from lpot.core.errors import EvaluationError, HistoryError, LpotError, WorkspaceError
+from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import History
 from lpot.core.interrupt import REASON
 from lpot.core.model import Model
@@ -21,8 +20,8 @@ from lpot.core.recipe import Recipe
 from lpot.core.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
-from lpot.jobs.benchmark import benchmark
 from lpot.jobs.evaluation import plain
+from lpot.jobs.speed import with_speed
 
 if TYPE_CHECKING:
     from lpot.jobs.quantize import Job
@@ -59,7 +58,7 @@ def finish(
         interrupted=outcome is not None and outcome.stopped == REASON,
     )
     _warn_about_scores(job, result)
-    result = _with_speed(job, result)
+    result = with_speed(job, result)
     return _write(job, result)
 
 
@@ -174,49 +173,6 @@ def _advice(job: Job, result: Result) -> str:
             f". {len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
         )
     return f"{text}. Try more calibration data, a larger max_trials or timeout, or a wider bar"
-
-
-def _with_speed(job: Job, result: Result) -> Result:
-    wanted = job.request.measure_speed and not result.interrupted
-    if not wanted or result.path is None or job.model.inputs is None:
-        return result
-    settings = Settings(seconds=1.5)
-    job.listener.phase("measuring FP32 against the best", 2 * settings.turns)
-    job.model.close()
-    result.model.close()
-    inputs = None if job.calibration is None else job.calibration.first.inputs
-    names = job.model.input_names or ()
-    feeds = (
-        inputs
-        if inputs is None or isinstance(inputs, dict)
-        else dict(zip(names, inputs, strict=True))
-    )
-    try:
-        measured = benchmark(
-            [job.model, result.path],
-            feeds=feeds,
-            settings=settings,
-            progress=lambda done, total: job.listener.step(done),
-        )
-    except (LpotError, EvaluationError, OSError) as error:
-        job.add_note(f"speed was not measured: {error}")
-        return result
-    return _judged(job, result, measured)
-
-
-def _judged(job: Job, result: Result, measured: BenchmarkResult) -> Result:
-    comparison = measured.models[1].comparison
-    if comparison is None:
-        job.add_note(f"speed was not measured: {measured.models[1].error}")
-        return result
-    faster = {"faster": True, "slower": False}.get(comparison.verdict)
-    if faster is not True:
-        word = "slower than" if faster is False else "no faster than"
-        job.add_note(
-            f"the quantized model is {word} FP32 here ({comparison.ratio:.2f} times its speed): "
-            "stay with FP32, or measure with the batch size you will use (`lpot benchmark`)"
-        )
-    return replace(result, speed=comparison.ratio, faster=faster, benchmark=measured)
 
 
 def _write(job: Job, result: Result) -> Result:

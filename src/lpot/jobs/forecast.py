@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 from lpot.core.limits import Limits
@@ -11,6 +12,8 @@ from lpot.core.strategy import Strategy, StrategyContext
 from lpot.core.trial import Score, State, Trial
 
 ENOUGH = 1000  # proposals looked at in one play; past this the search is called long
+PATIENCE = 0.5  # seconds; a play that is long by then is not played to its end
+LONG = 32  # proposals
 
 
 def most_trials(strategy: Strategy, space: TuningSpace, limits: Limits) -> int:
@@ -22,11 +25,16 @@ def most_trials(strategy: Strategy, space: TuningSpace, limits: Limits) -> int:
     able = sum(
         key not in space.followers and space.float_config(key) is not None for key in space.choices
     )
-    needed = sorted({0, 1, 2, able // 3, able // 2, max(0, able - 1), able, len(space.choices) + 1})
-    return max(_play(strategy, space, limits, count) for count in needed)
+    end = time.monotonic() + PATIENCE
+    longest = 0
+    # The bar that is never held comes first: it alone nearly tells.
+    for needed in dict.fromkeys((len(space.choices) + 1, able, 1, 2, able // 3, able // 2, 0)):
+        if not longest or time.monotonic() < end:
+            longest = max(longest, _play(strategy, space, limits, needed, end))
+    return longest
 
 
-def _play(strategy: Strategy, space: TuningSpace, limits: Limits, needed: int) -> int:
+def _play(strategy: Strategy, space: TuningSpace, limits: Limits, needed: int, end: float) -> int:
     tried: dict[str, Trial] = {}
     settles = getattr(strategy, "settles", False)
     most = 1 if limits.performance_only else limits.max_trials
@@ -40,6 +48,8 @@ def _play(strategy: Strategy, space: TuningSpace, limits: Limits, needed: int) -
         met = any(trial.met for trial in trials) and not settles and limits.timeout == 0
         if met or len(tried) >= most:
             break
+        if looked >= LONG and time.monotonic() > end:
+            return most
         try:
             batch = proposals.send(trials)
         except StopIteration:
