@@ -23,9 +23,9 @@ class Quantization(Quantizer):
         refuse_training("q_func", self.q_func if self.calib_dataloader is None else None)
         result = self.run(
             self.model,
-            common.as_loader(self.calib_dataloader),
+            self.calib_dataloader,
             self.eval_func,
-            common.as_loader(self.eval_dataloader),
+            self.eval_dataloader,
             self.metric,
             self.postprocess,
         )

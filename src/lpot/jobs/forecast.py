@@ -13,7 +13,7 @@ from lpot.core.trial import Score, State, Trial
 
 ENOUGH = 1000  # proposals looked at in one play; past this the search is called long
 PATIENCE = 0.5  # seconds; a play that is long by then is not played to its end
-LONG = 32  # proposals
+LONG = 20  # proposals
 
 
 def most_trials(strategy: Strategy, space: TuningSpace, limits: Limits) -> int:

@@ -10,6 +10,7 @@ from lpot.core.errors import ConfigError, NotAvailableYet
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.jobs.quantize import Request, quantize
+from lpot.jobs.records import as_loader, as_model
 from lpot.jobs.settings import Conf, read_config
 
 
@@ -36,10 +37,10 @@ class Quantizer:
             raise ConfigError("no model was given: set `quantizer.model`, or pass it to the call")
         request = Request(
             config=self.config,
-            model=getattr(model, "root", model),
-            calib=calib,
+            model=as_model(model),
+            calib=as_loader(calib),
             eval_func=eval_func,
-            eval_loader=eval_loader,
+            eval_loader=as_loader(eval_loader),
             metric=metric,
             postprocess=postprocess,
             backend=self._backend,
