@@ -178,3 +178,24 @@ def test_a_sound_net_is_left_alone() -> None:
 
     graph = OnnxBackend().load(cnn()).folded
     assert equalize_channels(graph) is graph
+
+
+def test_fused_ops_of_an_optimised_file_are_taken_apart(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimised.onnx")
+    disabled = ["NchwcTransformer"]
+    ort.InferenceSession(cnn().SerializeToString(), options, disabled_optimizers=disabled)
+    model = onnx.load(tmp_path / "optimised.onnx")
+    fused = {node.name for node in model.graph.node if node.op_type.startswith("Fused")}
+    assert fused, "the runtime no longer fuses: this test is void"
+    backend = OnnxBackend()
+    loaded = backend.load(model)
+    feeds = {"x": images()[0][0]}
+    np.testing.assert_allclose(
+        outputs(loaded.graph, feeds)[0], outputs(loaded.folded, feeds)[0], rtol=1e-4, atol=1e-4
+    )
+    space = restrict(backend.inspect(loaded), ())
+    assert fused <= {key.name for key in space.choices}
+    seen = backend.observe(loaded, images(), (0,))[0]
+    built = backend.build(loaded, space.default(), seen)
+    assert all(built.precisions[key] == "int8" for key in space.choices if key.name in fused)

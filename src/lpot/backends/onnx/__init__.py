@@ -12,7 +12,6 @@ import onnxruntime
 
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.build import build_graph
-from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
@@ -24,6 +23,7 @@ from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.raise_opset import raise_opset
 from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
+from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.rank import rank
@@ -36,6 +36,7 @@ from lpot.core.space import Capability
 
 PASSES = (
     raise_opset,
+    split_fused,
     fold_constants,
     fold_batchnorm,
     reorder_gelu,
@@ -54,11 +55,10 @@ class OnnxBackend:
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)
-        folded: Graph = graph
+        model = OnnxModel(self, graph, source=path)
+        model.session  # noqa: B018 - the passes may trust what the runtime has accepted
         for step in PASSES:
-            folded = step(folded)
-        model = OnnxModel(self, graph, folded, source=path)
-        model.session  # noqa: B018 - the runtime must accept the model before any work is spent
+            model.folded = step(model.folded)
         return model
 
     def inspect(

@@ -37,6 +37,8 @@ _OPAQUE = {
     ]
     if hasattr(TensorProto, name)
 }
+# What numpy and onnx raise over a tensor that is not what it says.
+_DAMAGE = (ValueError, TypeError, KeyError, OverflowError)
 _FOREIGN = (
     (
         b"PK\x03\x04",
@@ -104,6 +106,7 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
             "onnx.version_converter.convert_version(model, 17), or export again"
         )
     _check_names(proto, what)
+    _embed(proto.graph, folder, what, inner=False)
     weights: dict[str, np.ndarray] = {}
     opaque: dict[str, TensorProto] = {}
     for tensor in proto.graph.initializer:
@@ -113,7 +116,10 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
             opaque[tensor.name] = tensor
         else:
             weights[tensor.name] = _array(tensor, folder, what)
-    _lift_constants(proto, weights, opaque)
+    try:
+        _lift_constants(proto, weights, opaque)
+    except _DAMAGE as error:
+        raise UnsupportedModel(f"{what}: a Constant is damaged ({error})") from error
     _name_nodes(proto)
     nodes = tuple(_copy(node) for node in proto.graph.node)
     for sparse in proto.graph.sparse_initializer:
@@ -154,10 +160,24 @@ def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
         if int(np.prod(shape, dtype=np.int64)) == 0:
             return np.zeros(shape, dtype)
         return np.memmap(data[0], dtype.newbyteorder("<"), "r", data[1], shape)
-    except (ValueError, TypeError) as error:
+    except _DAMAGE as error:
         raise UnsupportedModel(
             f"{what}: initializer {tensor.name!r} is damaged ({str(error).splitlines()[0]})"
         ) from error
+
+
+def _embed(graph: onnx.GraphProto, folder: Path | None, what: str, inner: bool = True) -> None:
+    """Bring in, after every check, what Constants and subgraphs keep in files: the runtime would
+    look for it beside the process, not beside the model."""
+    held = list(graph.initializer) if inner else []
+    for node in graph.node:
+        for item in node.attribute:
+            held += [item.t, *item.tensors]
+            for below in (item.g, *item.graphs):
+                _embed(below, folder, what)
+    for tensor in held:
+        if tensor.data_location == TensorProto.EXTERNAL:
+            _fetch_opaque(tensor, folder, what)
 
 
 def _fetch_opaque(tensor: TensorProto, folder: Path | None, what: str) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, MOVING
+from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING
 from lpot.backends.onnx.graph import DERIVED, Graph, attribute
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
@@ -40,15 +40,15 @@ def plan(graph: Graph, recipe: Recipe) -> Plan:
     configs = {key.name: config for key, config in recipe.ops.items() if not config.is_float}
     dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
     low = {name: config for name, config in configs.items() if config.mode == "static"}
-    low |= {node.name: FOLLOW for node in graph.nodes if _is_derived_mover(node)}
+    low |= {node.name: FOLLOW for node in graph.nodes if _is_derived_follower(node)}
     clamps = _clamps(graph, low)
     _drop_lonely(graph, low, clamps)
     roots = _roots(graph, low)
     return Plan(low, dynamic, clamps, _tensors(graph, low, clamps, roots), roots)
 
 
-def _is_derived_mover(node: NodeProto) -> bool:
-    return node.doc_string == DERIVED and node.op_type in MOVING
+def _is_derived_follower(node: NodeProto) -> bool:
+    return node.doc_string == DERIVED and node.op_type in FOLLOWERS
 
 
 def active_inputs(graph: Graph, node: NodeProto) -> list[str]:
@@ -169,7 +169,7 @@ def observed_tensors(graph: Graph, capable: Mapping[str, str]) -> list[str]:
     """Every tensor that some recipe could quantize. `capable`: node name → kind."""
     names: dict[str, None] = {}
     for node in graph.nodes:
-        if node.name in capable:
+        if node.name in capable or _is_derived_follower(node):
             for name in active_inputs(graph, node):
                 names.setdefault(name)
             names.setdefault(node.output[0])

@@ -46,7 +46,7 @@ def session(
         options.add_external_initializers(list(aside), values)
     try:
         return ort.InferenceSession(skeleton.SerializeToString(), options, providers=PROVIDERS)
-    except ORT_ERRORS as error:
+    except (*ORT_ERRORS, UnicodeDecodeError) as error:  # a damaged name breaks its message, too
         raise UnsupportedModel(f"ONNX Runtime refuses the model: {first_line(error)}") from error
 
 
