@@ -1,0 +1,58 @@
+"""Data: datasets, transforms, filters and loaders, one numpy core for all frameworks."""
+
+from __future__ import annotations
+
+from lpot.data.build import build_dataset, build_loader
+from lpot.data.datasets import (
+    DATASETS,
+    Dataset,
+    IterableDataset,
+    dataset_registry,
+    get_dataset,
+)
+from lpot.data.filters import FILTERS, Filter, filter_registry
+from lpot.data.loader import DataLoader
+from lpot.data.transforms import (
+    TRANSFORMS,
+    BaseTransform,
+    Compose,
+    Transform,
+    compose,
+    transform_registry,
+)
+from lpot.data.wrap import as_numpy, wrap
+
+# The original has one loader class for each framework; ours serves them all.
+DATALOADERS = {
+    "tensorflow": DataLoader,
+    "tensorflow_itex": DataLoader,
+    "pytorch": DataLoader,
+    "pytorch_fx": DataLoader,
+    "pytorch_ipex": DataLoader,
+    "onnxrt_qlinearops": DataLoader,
+    "onnxrt_integerops": DataLoader,
+    "mxnet": DataLoader,
+}
+
+__all__ = [
+    "DATALOADERS",
+    "DATASETS",
+    "FILTERS",
+    "TRANSFORMS",
+    "BaseTransform",
+    "Compose",
+    "DataLoader",
+    "Dataset",
+    "Filter",
+    "IterableDataset",
+    "Transform",
+    "as_numpy",
+    "build_dataset",
+    "build_loader",
+    "compose",
+    "dataset_registry",
+    "filter_registry",
+    "get_dataset",
+    "transform_registry",
+    "wrap",
+]

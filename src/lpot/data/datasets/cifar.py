@@ -1,0 +1,210 @@
+"""CIFAR-10 and CIFAR-100 from their published files, python or binary version, packed or unpacked.
+
+The python version is a pickle, read by `plain_pickle`, which can't run anything.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from lpot.core.errors import DataError
+from lpot.data.datasets.base import (
+    Dataset,
+    FilterFunction,
+    TransformFunction,
+    check_labels,
+    existing,
+    not_found,
+)
+from lpot.data.datasets.plain_pickle import load_plain
+
+PIXELS = 3 * 32 * 32
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How one version of the data lies on disk."""
+
+    folder: str
+    archive: str
+    train: tuple[str, ...]
+    test: tuple[str, ...]
+    label_key: str = ""  # python version: the key of the labels
+    label_bytes: int = 0  # binary version: label bytes before each image, the last one counts
+
+
+CIFAR10_LAYOUTS = (
+    Layout(
+        "cifar-10-batches-py",
+        "cifar-10-python.tar.gz",
+        tuple(f"data_batch_{n}" for n in range(1, 6)),
+        ("test_batch",),
+        label_key="labels",
+    ),
+    Layout(
+        "cifar-10-batches-bin",
+        "cifar-10-binary.tar.gz",
+        tuple(f"data_batch_{n}.bin" for n in range(1, 6)),
+        ("test_batch.bin",),
+        label_bytes=1,
+    ),
+)
+CIFAR100_LAYOUTS = (
+    Layout(
+        "cifar-100-python",
+        "cifar-100-python.tar.gz",
+        ("train",),
+        ("test",),
+        label_key="fine_labels",
+    ),
+    Layout(
+        "cifar-100-binary",
+        "cifar-100-binary.tar.gz",
+        ("train.bin",),
+        ("test.bin",),
+        label_bytes=2,
+    ),
+)
+
+
+class CIFAR10(Dataset):
+    """Small colour images in 10 classes, as published by Krizhevsky.
+
+    Args:
+        root: folder with cifar-10-batches-py, cifar-10-batches-bin or one of the tar.gz files.
+        train: the training part instead of the test part.
+        transform: applied to each (image, label).
+        filter: keeps the samples it says yes to.
+        download: accepted; missing files are never fetched silently.
+    """
+
+    classes = 10
+    layouts = CIFAR10_LAYOUTS
+
+    def __init__(
+        self,
+        root: str,
+        train: bool = False,
+        transform: TransformFunction | None = None,
+        filter: FilterFunction | None = None,
+        download: bool = True,
+    ) -> None:
+        super().__init__(transform, filter)
+        parts = list(self._parts(existing(root, "folder"), train, download))
+        self.images = np.concatenate([images for images, _ in parts])
+        self.labels = np.concatenate([labels for _, labels in parts])
+
+    def count(self) -> int:
+        return len(self.labels)
+
+    def read(self, number: int) -> tuple[np.ndarray, int]:
+        return self.images[number], int(self.labels[number])
+
+    def label(self, number: int) -> int:
+        return int(self.labels[number])
+
+    def _parts(
+        self, root: Path, train: bool, download: bool
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for layout in self.layouts:
+            names = layout.train if train else layout.test
+            for origin, data in _files(root, layout, names):
+                images, labels = _decode(data, layout, origin)
+                check_labels(labels.tolist(), self.classes, origin)
+                yield images, labels
+            if _present(root, layout):
+                return
+        raise not_found(
+            type(self).__name__,
+            root,
+            [item for layout in self.layouts for item in (f"{layout.folder}/", layout.archive)],
+            "Get the archive from https://www.cs.toronto.edu/~kriz/cifar.html and put it there, "
+            "packed or unpacked",
+            download,
+        )
+
+
+class CIFAR100(CIFAR10):
+    """Small colour images in 100 classes, as published by Krizhevsky.
+
+    Args:
+        root: folder with cifar-100-python, cifar-100-binary or one of the tar.gz files.
+        train: the training part instead of the test part.
+        transform: applied to each (image, label).
+        filter: keeps the samples it says yes to.
+        download: accepted; missing files are never fetched silently.
+    """
+
+    classes = 100
+    layouts = CIFAR100_LAYOUTS
+
+
+def _present(root: Path, layout: Layout) -> bool:
+    return root.name == layout.folder or any(
+        (root / item).exists() for item in (layout.folder, layout.archive)
+    )
+
+
+def _files(root: Path, layout: Layout, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """The wanted files' bytes: from the folder, or straight out of the archive.
+
+    Nothing is unpacked to disk, so an archive's paths can't lead anywhere.
+    """
+    if not _present(root, layout):
+        return
+    folder = root if root.name == layout.folder else root / layout.folder
+    if folder.is_dir():
+        for name in names:
+            path = folder / name
+            if not path.is_file():
+                raise DataError(f"{path}: missing; the folder should hold {', '.join(names)}")
+            yield str(path), path.read_bytes()
+        return
+    archive = root / layout.archive
+    try:
+        with tarfile.open(archive) as packed:
+            for name in names:
+                member = packed.extractfile(f"{layout.folder}/{name}")
+                if member is None:
+                    raise DataError(f"{archive}: {layout.folder}/{name} is not a file")
+                yield f"{archive}:{name}", member.read()
+    except (tarfile.TarError, KeyError, EOFError, OSError) as error:
+        raise DataError(f"{archive}: can't be read as the published archive: {error}") from error
+
+
+def _decode(data: bytes, layout: Layout, origin: str) -> tuple[np.ndarray, np.ndarray]:
+    pixels, labels = (
+        _from_pickle(data, layout.label_key, origin)
+        if layout.label_key
+        else _from_binary(data, layout.label_bytes, origin)
+    )
+    if len(pixels) != len(labels):
+        raise DataError(f"{origin}: {len(pixels)} images but {len(labels)} labels")
+    images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), labels
+
+
+def _from_binary(data: bytes, label_bytes: int, origin: str) -> tuple[np.ndarray, np.ndarray]:
+    row = label_bytes + PIXELS
+    if not data or len(data) % row:
+        raise DataError(f"{origin}: {len(data)} bytes is not a whole number of {row}-byte rows")
+    rows = np.frombuffer(data, dtype=np.uint8).reshape(-1, row)
+    return rows[:, label_bytes:], rows[:, label_bytes - 1].astype(np.int64)
+
+
+def _from_pickle(data: bytes, label_key: str, origin: str) -> tuple[np.ndarray, np.ndarray]:
+    content = load_plain(data, origin)
+    if not isinstance(content, dict):
+        raise DataError(f"{origin}: holds a {type(content).__name__}, expected a dict")
+    values = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in content.items()}
+    pixels, labels = values.get("data"), values.get(label_key)
+    if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != PIXELS:
+        raise DataError(f"{origin}: 'data' should be an array of rows of {PIXELS} bytes")
+    if not isinstance(labels, list) or not all(type(item) is int for item in labels):
+        raise DataError(f"{origin}: {label_key!r} should be a list of whole numbers")
+    return pixels, np.asarray(labels, dtype=np.int64)

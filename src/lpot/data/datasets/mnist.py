@@ -1,0 +1,125 @@
+"""MNIST and Fashion-MNIST from the published idx files, or from Keras' npz."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import zipfile
+import zlib
+from pathlib import Path
+
+import numpy as np
+
+from lpot.core.errors import DataError
+from lpot.data.datasets.base import (
+    Dataset,
+    FilterFunction,
+    TransformFunction,
+    check_labels,
+    existing,
+    not_found,
+)
+
+IDX_BYTES = 8  # the idx code for unsigned bytes
+
+
+class MNIST(Dataset):
+    """Handwritten digits, 28x28 grey, 10 classes.
+
+    Args:
+        root: folder with the four idx files (packed or not), or with MNIST/, MNIST/raw/, mnist.npz.
+        train: the training part instead of the test part.
+        transform: applied to each (image, label).
+        filter: keeps the samples it says yes to.
+        download: accepted; missing files are never fetched silently.
+    """
+
+    folder = "MNIST"
+    source = "Get the four files from https://ossci-datasets.s3.amazonaws.com/mnist/"
+
+    def __init__(
+        self,
+        root: str,
+        train: bool = False,
+        transform: TransformFunction | None = None,
+        filter: FilterFunction | None = None,
+        download: bool = True,
+    ) -> None:
+        super().__init__(transform, filter)
+        images, labels, origin = self._load(existing(root, "folder"), train, download)
+        if len(images) != len(labels):
+            raise DataError(f"{origin}: {len(images)} images but {len(labels)} labels")
+        check_labels(labels.tolist(), 10, origin)
+        self.images = images[..., np.newaxis]
+        self.labels = labels.astype(np.int64)
+
+    def count(self) -> int:
+        return len(self.labels)
+
+    def read(self, number: int) -> tuple[np.ndarray, int]:
+        return self.images[number], int(self.labels[number])
+
+    def label(self, number: int) -> int:
+        return int(self.labels[number])
+
+    def _load(self, root: Path, train: bool, download: bool) -> tuple[np.ndarray, np.ndarray, str]:
+        part = "train" if train else "t10k"
+        names = (f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")
+        for folder in (root, root / self.folder, root / self.folder / "raw"):
+            found = [_either(folder, name) for name in names]
+            if found[0] is not None and found[1] is not None:
+                return read_idx(found[0], 3), read_idx(found[1], 1), str(found[1])
+            packed = folder / f"{self.folder.lower()}.npz"
+            if packed.is_file():
+                return *_read_npz(packed, "train" if train else "test"), str(packed)
+        raise not_found(
+            self.folder,
+            root,
+            [f"{name}.gz" for name in names] + [f"{self.folder}/{name}.gz" for name in names],
+            self.source,
+            download,
+        )
+
+
+class FashionMNIST(MNIST):
+    """Articles of clothing, 28x28 grey, 10 classes.
+
+    Args:
+        root: folder with the four idx files (packed or not), or with FashionMNIST/.
+        train: the training part instead of the test part.
+        transform: applied to each (image, label).
+        filter: keeps the samples it says yes to.
+        download: accepted; missing files are never fetched silently.
+    """
+
+    folder = "FashionMNIST"
+    source = "Get the four files from https://github.com/zalandoresearch/fashion-mnist"
+
+
+def _either(folder: Path, name: str) -> Path | None:
+    return next((p for p in (folder / f"{name}.gz", folder / name) if p.is_file()), None)
+
+
+def read_idx(path: Path, dimensions: int) -> np.ndarray:
+    """An idx file of unsigned bytes: magic number, sizes, then the values."""
+    try:
+        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataError(f"{path}: can't be unpacked: {error}") from error
+    header = 4 + 4 * dimensions
+    if len(data) < header or data[:4] != bytes([0, 0, IDX_BYTES, dimensions]):
+        raise DataError(f"{path}: is not an idx file of bytes with {dimensions} dimension(s)")
+    shape = [int(size) for size in np.frombuffer(data, ">u4", dimensions, 4)]
+    if len(data) - header != math.prod(shape):
+        raise DataError(
+            f"{path}: has {len(data) - header} values, but its header says {math.prod(shape)}"
+        )
+    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+
+
+def _read_npz(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        with np.load(path, allow_pickle=False) as content:
+            return content[f"x_{part}"], content[f"y_{part}"]
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise DataError(f"{path}: should hold x_{part} and y_{part}: {error}") from error

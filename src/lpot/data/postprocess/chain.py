@@ -1,0 +1,66 @@
+"""From yaml steps or a user's object to one postprocess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lpot.core.errors import ConfigError
+from lpot.data.postprocess.boxes import DetectionBoxes
+from lpot.data.postprocess.label import LabelShift, Sample
+from lpot.data.postprocess.squad import SquadV1
+from lpot.data.registry import Registry
+from lpot.data.transforms import TRANSFORMS, options_of
+
+Step = Callable[[Sample], Any]
+
+POSTPROCESSES = Registry(
+    "postprocess",
+    {"LabelShift": LabelShift, "SquadV1": SquadV1, "DetectionBoxes": DetectionBoxes},
+)
+
+
+class Chain:
+    """Steps one after the other; `reset` tells those that hold something that a new pass begins."""
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self.steps = tuple(steps)
+
+    def __call__(self, sample: Sample) -> Any:
+        for step in self.steps:
+            sample = step(sample)
+        return sample
+
+    def reset(self) -> None:
+        for step in self.steps:
+            forget = getattr(step, "reset", None)
+            if callable(forget):
+                forget()
+
+
+def as_postprocess(given: Any, path: str = "postprocess.transform") -> Chain:
+    """A chain from what a user gave: yaml steps, a function, a class, a record of one, a list."""
+    if isinstance(given, Mapping):
+        return Chain([_named(name, value, f"{path}.{name}") for name, value in given.items()])
+    if isinstance(given, Chain):
+        return given
+    if isinstance(given, list | tuple):
+        return Chain([step for one in given for step in as_postprocess(one, path).steps])
+    if hasattr(given, "postprocess_cls"):  # lpot.experimental.common.Postprocess
+        given = given.postprocess_cls(**getattr(given, "kwargs", {}))
+    elif isinstance(given, type):
+        given = given()
+    if not callable(given):
+        raise ConfigError(
+            f"{given!r:.80} can't be used as a postprocess: expected names with their options, or "
+            "something to call with (predictions, labels)",
+            path=path,
+        )
+    return Chain([given])
+
+
+def _named(name: str, value: Any, path: str) -> Step:
+    # A user's own is registered among the transforms, as the original has it.
+    known = TRANSFORMS if name in TRANSFORMS and name not in POSTPROCESSES else POSTPROCESSES
+    made: Step = known.make(name, options_of(known.find(name, path), value), path)
+    return made

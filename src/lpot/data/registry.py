@@ -1,0 +1,101 @@
+"""A literal dict of names to classes, with a per-process overlay for what users add."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lpot.core.errors import ConfigError, did_you_mean
+
+
+class Registry(Mapping[str, Any]):
+    """Names to classes: the built-in ones, and on top those a user registers.
+
+    Calling it with a framework's name gives the same names: every framework shares one set.
+
+    >>> shapes = Registry("shape", {"square": int})
+    >>> shapes("tensorflow")["square"]
+    <class 'int'>
+    >>> shapes.find("sqare")
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.ConfigError: unknown shape 'sqare', did you mean 'square'? Known: square
+    """
+
+    def __init__(self, kind: str, builtin: Mapping[str, Any]) -> None:
+        self.kind = kind
+        self._builtin = dict(builtin)
+        self._overlay: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        return self._overlay[name] if name in self._overlay else self._builtin[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._builtin
+        yield from (name for name in self._overlay if name not in self._builtin)
+
+    def __len__(self) -> int:
+        return len(self._builtin.keys() | self._overlay.keys())
+
+    def __call__(self, framework: str = "", process: str = "") -> Registry:
+        return self
+
+    @property
+    def builtin(self) -> Mapping[str, Any]:
+        """What the package brings along, without the user's additions."""
+        return self._builtin
+
+    def add(self, name: str, entry: Any) -> None:
+        """Register a user's class for this process; a later one of the same name replaces it."""
+        self._overlay[name] = entry
+
+    def remove(self, name: str) -> None:
+        """Take a user's class out again; built-in names can't be taken out."""
+        self._overlay.pop(name, None)
+
+    def find(self, name: str, path: str = "") -> Any:
+        """The class of that name, or a ConfigError with the nearest names."""
+        if name in self:
+            return self[name]
+        raise ConfigError(
+            f"unknown {self.kind} {name!r}{did_you_mean(name, self) or ';'} "
+            f"Known: {', '.join(sorted(self, key=str.lower))}",
+            path=path,
+        )
+
+    def make(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        path: str = "",
+        positional: Sequence[Any] = (),
+    ) -> Any:
+        """An object of the named class, its options checked by name before the call."""
+        entry = self.find(name, path)
+        named = dict(zip(inspect.signature(entry).parameters, positional, strict=False))
+        check_options(f"{self.kind} {name}", entry, {**named, **options}, path)
+        return entry(*positional, **options)
+
+
+def check_options(
+    what: str, entry: Callable[..., Any], options: Mapping[str, Any], path: str
+) -> None:
+    """Refuse option names that `entry` does not take, and say which ones are missing."""
+    parameters = inspect.signature(entry).parameters
+    if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
+        return
+    named = [item for item in parameters.values() if item.kind is not item.VAR_POSITIONAL]
+    known = [item.name for item in named]
+    for option in options:
+        if option not in known:
+            raise ConfigError(
+                f"{what} has no argument {option!r}{did_you_mean(str(option), known) or ';'} "
+                f"It takes: {', '.join(known) or 'none'}",
+                path=path,
+            )
+    missing = [i.name for i in named if i.default is i.empty and i.name not in options]
+    if missing:
+        raise ConfigError(
+            f"{what} needs {', '.join(missing)}; it takes: {', '.join(known)}", path=path
+        )
