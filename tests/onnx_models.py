@@ -219,7 +219,7 @@ def float16() -> ModelProto:
 
 
 def quantized(rest: bool = False) -> ModelProto:
-    """A MatMul between QuantizeLinear and DequantizeLinear; `rest` adds a float MatMul behind it."""
+    """A MatMul between QuantizeLinear and DequantizeLinear; `rest` adds a float one behind it."""
     net = Net()
     x = net.input("x", ["n", 8])
     net.const("s", np.float32(0.05))
@@ -263,18 +263,27 @@ def _feed(model: ModelProto, batch: int, random: np.random.Generator) -> Feed:
 
 
 def run(model: Any, feed: Feed) -> list[np.ndarray]:
-    """Outputs of a ModelProto, a path or bytes, on one thread, so that they are the same each time."""
+    """Outputs of a ModelProto, a path or bytes; on one thread they are the same each time."""
     options = ort.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
-    source = model.SerializeToString() if isinstance(model, ModelProto) else model
+    source = _nameless(model).SerializeToString() if isinstance(model, ModelProto) else model
     source = str(source) if isinstance(source, Path) else source
     session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return list(session.run(None, feed))
 
 
+def _nameless(model: ModelProto) -> ModelProto:
+    """The runtime refuses two nodes of one name, which ONNX allows."""
+    twin = ModelProto()
+    twin.CopyFrom(model)
+    for node in twin.graph.node:
+        node.name = ""
+    return twin
+
+
 def fidelity(model: ModelProto, data: Iterable[Feed]) -> Callable[[Any], float]:
-    """An eval_func: 1 for the outputs of `model`, less the further a given model's are from them."""
+    """An eval_func: 1 for the outputs of `model`, the less the further the candidate's are off."""
     data = list(data)
     truth = [run(model, feed) for feed in data]
 
@@ -295,3 +304,16 @@ def save_external(model: ModelProto, path: Path, location: str = "weights.bin") 
     twin.CopyFrom(model)
     onnx.save(twin, str(path), save_as_external_data=True, location=location, size_threshold=0)
     return path
+
+
+def build(model: ModelProto, data: Iterable[Any] | None = None, approach: str = "static") -> Any:
+    """The model with every op at its most wanted config, as lpot's handle; nothing on disk."""
+    from lpot.backends.onnx import OnnxBackend
+    from lpot.core.space import restrict
+
+    backend = OnnxBackend()
+    source = backend.load(model)
+    recipe = restrict(backend.inspect(source, approach), ()).default()
+    batches = [batch if isinstance(batch, dict) else (batch,) for batch in data or feeds(model)]
+    observed = backend.observe(source, batches, (0,))[0] if approach == "static" else None
+    return backend.build(source, recipe, observed)

@@ -157,17 +157,12 @@ class TestFirstApi:
         assert quantizer.result.baseline.samples == 200
 
     def test_everything_in_yaml(self) -> None:
-        text = CONF.replace(
-            "    sampling_size: 100\n",
-            "    sampling_size: 100\n    dataloader:\n      batch_size: 10\n      dataset:\n"
-            "        dummy:\n          shape: [100, 1, 8, 8]\n          low: 0.0\n          high: 1.0\n",
-        )
-        text += (
-            "evaluation:\n  accuracy:\n    metric:\n      MSE:\n        compare_label: false\n"
-            "    dataloader:\n      batch_size: 10\n      dataset:\n        dummy:\n"
-            "          shape: [40, 1, 8, 8]\n          low: 0.0\n          high: 1.0\n          label: true\n"
-        ).replace("relative", "relative")
+        dummy = "dataset: {dummy: {shape: [40, 1, 8, 8], low: 0.0, high: 1.0, label: true}}"
+        loader = f"dataloader: {{batch_size: 10, {dummy}}}"
+        text = CONF.replace("sampling_size: 100", f"sampling_size: 100\n    {loader}")
         text = text.replace("relative:  0.01", "absolute: 1000.0\n    higher_is_better: false")
+        metric = "metric: {MSE: {compare_label: false}}"
+        text += f"evaluation:\n  accuracy:\n    {metric}\n    {loader}\n"
         Path("conf.yaml").write_text(text, "utf-8")
         quantizer = quick(lpot.Quantization("conf.yaml"))
         quantizer(demo_model_path())

@@ -61,7 +61,7 @@ def test_unknown_framework(complaint) -> None:
 def test_unknown_strategy(complaint, text: str) -> None:
     said = complaint(f"tuning:\n  {text}\n")
     assert "conf.yaml:5: tuning.strategy" in said
-    assert "given 'basik', allowed: basic | random | exhaustive | mse" in said
+    assert "given 'basik', allowed: basic | auto | random | exhaustive | mse" in said
     assert "did you mean 'basic'" in said
 
 

@@ -15,9 +15,11 @@ from onnx import helper, numpy_helper
 
 import lpot
 from lpot.core.goal import Goal
-from lpot.core.race import Race, hardest_first, margins
+from lpot.core.history import History
+from lpot.core.race import Race
+from lpot.core.tally import Tally, tally_of
 from lpot.core.trial import Score
-from lpot.metric import get_metric
+from lpot.metric import get_metric, multi_metrics
 
 
 def model() -> onnx.ModelProto:
@@ -91,6 +93,13 @@ def test_bad_trials_are_raced_out_and_the_answer_is_full(tmp_path: Path) -> None
     assert not result.best.score.raced_out
     assert result.float_ops == ("delicate",)
     assert loader.given < 20 * (result.evaluations)
+    note = next(note for note in result.notes if "out of reach" in note)
+    raced = [trial for trial in result.trials if trial.score and trial.score.raced_out]
+    seen = sum(trial.score.samples or 0 for trial in result.trials if trial.score)
+    assert f"{len(raced)} of {len(result.trials)} evaluation(s)" in note
+    assert f"{seen} of {400 * len(result.trials)} samples" in note
+    stored = History.read(tmp_path / "history.jsonl").trials[0].score
+    assert stored is not None and stored.bounds == first.score.bounds
 
 
 def test_best_effort_is_evaluated_in_full(tmp_path: Path) -> None:
@@ -114,9 +123,9 @@ def test_the_bound_is_exact() -> None:
     race = Race(Goal(absolute=0.1), Score(1.0, samples=10))
     metric = get_metric("Accuracy")
     metric.update(np.array([0]), np.array([1]))
-    assert race.lost(metric, 0.0) is None, "one wrong of ten is allowed"
+    assert race.lost(tally_of(metric), 0.0) is None, "one wrong of ten is allowed"
     metric.update(np.array([0]), np.array([1]))
-    lost = race.lost(metric, 0.0)
+    lost = race.lost(tally_of(metric), 0.0)
     assert lost is not None
     assert lost.bounds == pytest.approx((0.0, 0.8))
 
@@ -124,9 +133,60 @@ def test_the_bound_is_exact() -> None:
 def test_a_metric_that_is_no_mean_is_never_raced() -> None:
     metric = get_metric("F1")
     metric.update(np.array([0, 1]), np.array([1, 0]))
-    assert Race(Goal(absolute=0.1), Score(1.0, samples=10)).lost(metric, 0.0) is None
+    assert tally_of(metric) is None
+    assert Race(Goal(absolute=0.1), Score(1.0, samples=10)).lost(None, 0.0) is None
 
 
-def test_narrow_batches_come_first() -> None:
-    wide, narrow = np.array([[0.0, 9.0]]), np.array([[1.0, 1.1]])
-    assert hardest_first([margins(wide), margins(narrow)]) == [1, 0]
+@pytest.mark.parametrize("higher", [True, False])
+def test_never_lost_where_it_would_have_been_won(higher: bool) -> None:
+    """Whatever the scores and the bar: a race given up would have missed, all samples counted."""
+    rng = np.random.default_rng(7)
+    given_up = 0
+    for _ in range(300):
+        scores = rng.random(40).round(1)
+        goal = Goal(absolute=float(rng.random() * 0.3), higher_is_better=higher)
+        baseline = Score(float(rng.random()), samples=40)
+        race = Race(goal, baseline)
+        met = goal.is_met(scores.sum() / 40, baseline.accuracy)
+        for seen in range(1, 40):
+            lost = race.lost(Tally(seen, scores[:seen].sum(), (0.0, 1.0)), 0.0)
+            if lost is None:
+                continue
+            given_up += 1
+            assert not met
+            low, high = lost.bounds or (1, 0)
+            assert low - 1e-9 <= scores.sum() / 40 <= high + 1e-9
+            assert seen >= (race.earliest((0.0, 1.0)) or 0)
+    assert given_up > 100
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "preds", "labels"),
+    [
+        ("topk", {"k": 1}, [[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], [1, 1, 1]),
+        ("Accuracy", {}, [1, 0, 1], [1, 1, 1]),
+        ("MSE", {}, [[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0], [9.0, 1.0]]),
+        ("MAE", {}, [[1.0, 2.0], [3.0, 4.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0], [9.0, 1.0]]),
+        ("GLUE", {"task": "mrpc", "key": "acc"}, [[0.1, 0.9], [0.8, 0.2], [0.3, 0.7]], [1, 1, 1]),
+        ("F1", {}, ["a red fox", "blue", "no"], ["red fox ran", "blue", "yes"]),
+        ("SquadF1", {}, ["a red fox", "blue", "no"], [["red fox ran"], ["blue"], ["yes"]]),
+        ("Loss", {}, [0.5, 1.5, 1.0], [0, 0, 0]),
+    ],
+)
+def test_a_tally_is_the_result(name: str, options: dict, preds: list, labels: list) -> None:
+    metric = get_metric(name, **options)
+    for at in (slice(0, 2), slice(2, 3)):
+        metric.update(preds[at], labels[at])
+    tally = tally_of(metric)
+    assert tally is not None
+    assert tally.seen == 3
+    assert tally.mean == pytest.approx(metric.result())
+
+
+def test_weighted_metrics_tally() -> None:
+    metric = multi_metrics({"topk": 1, "MSE": {}, "weight": [0.7, 0.3]})
+    metric.update(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.0, 1.0], [0.0, 1.0]]))
+    tally = tally_of(metric)
+    assert tally is not None
+    assert tally.mean == pytest.approx(metric.result())
+    assert tally.bounds == (-np.inf, 0.7)

@@ -3,91 +3,224 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 
-from lpot.core.errors import ConfigError, NotAvailableYet
-from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.errors import ConfigError
+from lpot.core.goal import Goal, Objectives
+from lpot.core.recipe import FP32, OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Strategy, StrategyContext
-from lpot.core.trial import Score, State, Trial
-from lpot.strategy import STRATEGIES, get_strategy
+from lpot.strategy import PACKAGES, STRATEGIES, get_strategy
+from lpot.strategy.auto import auto
 from lpot.strategy.basic import basic
+from lpot.strategy.conservative import conservative
 from lpot.strategy.exhaustive import exhaustive
+from lpot.strategy.hawq_v2 import hawq_v2
+from lpot.strategy.mixed_precision import auto_mixed_precision
+from lpot.strategy.mse import mse
+from lpot.strategy.mse_v2 import mse_v2
 from lpot.strategy.random import random
-
-INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
-KL = OpConfig(TensorConfig("uint8", "asym", algorithm="kl"), TensorConfig("int8", "sym"))
+from strategy.stage import BF16, INT8, KL, best, drive, harm, needs, op, space, trials
 
 
-def space(count: int, *options: OpConfig, samples: tuple[int, ...] = (0,)) -> TuningSpace:
-    choices = options or (INT8, FP32)
-    return TuningSpace({OpKey(f"op{i:02}", "Conv"): choices for i in range(count)}, samples)
-
-
-def drive(
-    strategy: Strategy,
-    where: TuningSpace,
-    passes: Callable[[Recipe], bool],
-    limit: int = 1000,
-    **context: object,
-) -> list[Recipe]:
-    """Run a strategy to its end; the recipes it proposed, in order."""
-    proposals = strategy(where, StrategyContext(**context))  # type: ignore[arg-type]
-    seen: list[Recipe] = []
-    batch = next(proposals, None)
-    while batch and len(seen) < limit:
-        trials = [
-            Trial(len(seen) + n, r, State.DONE, Score(0.0), met=passes(r))
-            for n, r in enumerate(batch, 1)
-        ]
-        seen += batch
-        try:
-            batch = proposals.send(trials)
-        except StopIteration:
-            break
-    return seen
-
-
-def harm(count: int, guilty: set[int]) -> Callable[[], dict[OpKey, float]]:
-    return lambda: {
-        OpKey(f"op{i:02}", "Conv"): 10.0 if i in guilty else 0.1 / (i + 1) for i in range(count)
-    }
+def bound(count: int) -> int:
+    """Trials within 2 + log2(ops) evaluations, the baseline being one."""
+    return 1 + math.ceil(math.log2(count))
 
 
 class TestBasic:
     def test_stops_when_everything_in_int8_passes(self) -> None:
         assert drive(basic, space(5), lambda recipe: True) == [space(5).default()]
 
-    @pytest.mark.parametrize("guilty", [{3}, {0, 7}, {1, 2, 3, 11}, set(range(16))])
-    def test_finds_the_fewest_within_log2_evaluations(self, guilty: set[int]) -> None:
-        names = {f"op{i:02}" for i in guilty}
+    @pytest.mark.parametrize("count", [2, 3, 7, 16, 33, 100])
+    @pytest.mark.parametrize("guilty", [{1}, {0}, {0, 1}])
+    def test_finds_the_fewest_within_the_bound(self, count: int, guilty: set[int]) -> None:
+        if len(guilty) == count:
+            return
+        passes = needs(guilty)
+        seen = drive(basic, space(count), passes, ranking=harm(count, guilty))
+        assert best(seen, passes) == {op(i).name for i in guilty}
+        assert len(seen) <= bound(count)
 
-        def passes(recipe: Recipe) -> bool:
-            return names <= {key.name for key in recipe.float_ops}
-
+    @pytest.mark.parametrize(("guilty", "most"), [({3}, 2), ({0, 7}, 3), ({1, 2, 11}, 3)])
+    def test_a_clear_ranking_needs_fewer(self, guilty: set[int], most: int) -> None:
+        passes = needs(guilty)
         seen = drive(basic, space(16), passes, ranking=harm(16, guilty))
-        best = min((r for r in seen if passes(r)), key=lambda r: len(r.float_ops))
-        assert {key.name for key in best.float_ops} == names
-        assert len(seen) <= 1 + math.ceil(math.log2(16)) + 1
+        assert best(seen, passes) == {op(i).name for i in guilty}
+        assert len(seen) <= most
 
-    def test_tries_everything_in_float_when_nothing_less_passes(self) -> None:
-        seen = drive(basic, space(4), lambda recipe: len(recipe.low_ops) == 0)
-        assert not seen[-1].low_ops
+    @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 16, 17, 64])
+    def test_a_wrong_ranking_costs_no_more_than_the_bound(self, count: int) -> None:
+        for guilty in range(1, count):
+            passes = needs(set(range(guilty)))
+            seen = drive(basic, space(count), passes, ranking=harm(count, {count - 1}))
+            assert len(seen) <= bound(count)
+
+    def test_without_a_ranking(self) -> None:
+        passes = needs({2})
+        seen = drive(basic, space(8), passes)
+        assert any(map(passes, seen)) and len(seen) <= bound(8)
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_harm_that_is_no_number_counts_as_the_worst(self, value: float) -> None:
+        ranking = {op(i): value if i == 5 else 0.001 for i in range(8)}
+        seen = drive(basic, space(8), needs({5}), ranking=lambda: ranking)
+        assert best(seen, needs({5})) == {"op05"}
+
+    def test_the_fp32_model_itself_is_no_trial(self) -> None:
+        seen = drive(basic, space(4), lambda recipe: not recipe.low_ops)
+        assert all(recipe.low_ops for recipe in seen)
 
     def test_ops_the_user_pinned_stay_low(self) -> None:
         pinned = TuningSpace({OpKey("a", "Conv"): (INT8,), OpKey("b", "Conv"): (INT8, FP32)})
         seen = drive(basic, pinned, lambda recipe: False)
         assert all(OpKey("a", "Conv") in recipe.low_ops for recipe in seen)
+        assert seen[-1].float_ops == (OpKey("b", "Conv"),)
 
     def test_tries_each_sampling_size(self) -> None:
         seen = drive(basic, space(2, samples=(100, 200)), lambda recipe: recipe.samples == 200)
         assert [recipe.samples for recipe in seen] == [100, 200]
 
-    def test_one_op(self) -> None:
-        seen = drive(basic, space(1), lambda recipe: bool(recipe.float_ops))
-        assert [len(recipe.float_ops) for recipe in seen] == [0, 1]
+    def test_goes_on_with_the_better_sampling_size(self) -> None:
+        where = space(4, samples=(100, 200))
+        seen = drive(basic, where, needs({0}), ranking=harm(4, {0}))
+        assert {recipe.samples for recipe in seen[2:]} == {100}
+
+    def test_followers_are_left_to_their_neighbours(self) -> None:
+        follower = OpKey("add", "Add")
+        where = TuningSpace({**space(3).choices, follower: (INT8, FP32)}, (0,), {follower})  # type: ignore[arg-type]
+        seen = drive(basic, where, lambda recipe: False)
+        assert all(follower in recipe.low_ops for recipe in seen)
+
+
+class TestAuto:
+    @pytest.mark.parametrize("count", [4, 16, 33])
+    def test_spends_no_more_than_basic_may(self, count: int) -> None:
+        for guilty in range(count):
+            seen = drive(auto, space(count), needs({guilty}), ranking=harm(count, {0}))
+            assert len(seen) <= bound(count)
+
+    def test_returns_those_that_were_not_to_blame(self) -> None:
+        # op02 alone is guilty, and ranked third behind two innocents.
+        ranking = {op(i): 1.0 - 0.1 * i if i < 3 else 1e-6 for i in range(16)}
+        passes = needs({2})
+        by_basic = drive(basic, space(16), passes, ranking=lambda: ranking)
+        by_auto = drive(auto, space(16), passes, ranking=lambda: ranking)
+        assert len(best(by_basic, passes)) == 3
+        assert best(by_auto, passes) == {"op02"}
+        assert len(by_auto) <= bound(16)
+
+    def test_with_a_budget_it_returns_one_by_one(self) -> None:
+        ranking = {op(i): 1.0 - 0.1 * i if i < 4 else 1e-6 for i in range(8)}
+        passes = needs({1, 3})
+        seen = drive(auto, space(8), passes, ranking=lambda: ranking, budget=True)
+        assert best(seen, passes) == {"op01", "op03"}
+
+    def test_with_a_budget_losers_go_back(self) -> None:
+        gains = {op(0): -1.0, op(1): 1.0, op(2): 1.0}
+        seen = drive(auto, space(3), lambda r: True, gains=lambda: gains, budget=True)
+        assert [recipe.float_ops for recipe in seen] == [(), (op(0),)]
+
+    def test_ops_with_most_time_to_gain_return_first(self) -> None:
+        ranking = {op(i): 1.0 for i in range(4)} | {op(i): 1e-6 for i in range(4, 16)}
+        gains = {op(i): 10.0 if i == 2 else 1.0 for i in range(16)}
+        passes = needs({0, 1, 3})
+        seen = drive(
+            auto, space(16), passes, ranking=lambda: ranking, gains=lambda: gains, budget=True
+        )
+        assert best(seen, passes) == {"op00", "op01", "op03"}
+
+    def test_for_accuracy_it_tries_other_ranges(self) -> None:
+        where = space(2, INT8, KL, FP32)
+        aim = Objectives(("accuracy",))
+        seen = drive(auto, where, lambda r: True, objectives=aim, budget=True)
+        assert seen[1:] == [Recipe({op(0): KL, op(1): KL})]
+
+
+class TestMse:
+    def test_one_more_op_each_time_until_the_bar_holds(self) -> None:
+        seen = trials(mse, space(5), needs({3}), ranking=harm(5, {3}))
+        assert [len(t.recipe.float_ops) for t in seen][:2] == [0, 1]
+        assert seen[1].met and seen[1].recipe.float_ops == (op(3),)
+
+    def test_the_ranking_is_not_asked_for_in_vain(self) -> None:
+        def ranking() -> dict[OpKey, float]:
+            raise AssertionError("asked for")
+
+        assert len(drive(mse, space(3), lambda recipe: True, ranking=ranking)) == 1
+
+    def test_hawq_v2_goes_by_curvature(self) -> None:
+        seen = trials(hawq_v2, space(5), needs({4}), curvature=harm(5, {4}))
+        assert seen[1].recipe.float_ops == (op(4),)
+
+
+class TestMseV2:
+    def test_ranks_anew_each_time_and_returns_what_was_not_needed(self) -> None:
+        asked: list[int] = []
+
+        def rest(recipe: Recipe) -> dict[OpKey, float]:
+            # First op02 looks worst, then op00, then op01, which alone is needed.
+            asked.append(len(recipe.float_ops))
+            order = [op(2), op(0), op(1), op(3)]
+            return {key: float(order.index(key)) for key in recipe.low_ops}
+
+        passes = needs({1})
+        seen = drive(mse_v2, space(4), passes, rest=rest)
+        assert asked == [0, 1, 2]
+        assert [len(recipe.float_ops) for recipe in seen] == [0, 1, 2, 3, 2, 1]
+        assert best(seen, passes) == {"op01"}
+
+    def test_by_the_plain_ranking_where_nothing_else_is_known(self) -> None:
+        seen = drive(mse_v2, space(6), needs({4}), ranking=harm(6, {4}))
+        assert [recipe.float_ops for recipe in seen] == [(), (op(4),)]
+
+
+class TestConservative:
+    def test_kinds_that_hold_stay_low(self) -> None:
+        kinds = ("MatMul", "Conv", "Gemm", "Conv")
+        where = TuningSpace({op(i, kind): (INT8, FP32) for i, kind in enumerate(kinds)})
+
+        def passes(recipe: Recipe) -> bool:
+            return not any(key.kind == "MatMul" for key in recipe.low_ops)
+
+        seen = drive(conservative, where, passes)
+        assert [sorted({key.kind for key in recipe.low_ops}) for recipe in seen] == [
+            ["Conv"],
+            ["Conv", "MatMul"],
+            ["Conv", "Gemm"],
+        ]
+
+
+class TestMixedPrecision:
+    def test_bf16_first_then_the_fewest_in_fp32(self) -> None:
+        where = space(4, INT8, BF16, FP32)
+
+        def passes(recipe: Recipe) -> bool:
+            return recipe.ops[op(2)] == FP32
+
+        seen = drive(auto_mixed_precision, where, passes, ranking=harm(4, {2}))
+        assert seen[0].precisions() == {"bf16": 4}
+        assert seen[-1].precisions() == {"bf16": 3, "fp32": 1}
+        assert len(seen) <= bound(4)
+
+    def test_where_there_is_none(self) -> None:
+        with pytest.raises(ConfigError, match="use basic"):
+            drive(auto_mixed_precision, space(2), lambda recipe: True)
+
+
+class TestLevel:
+    def test_zero_is_conservative(self) -> None:
+        assert get_strategy("basic", 0) is conservative
+        assert get_strategy("basic", 1) is basic
+
+    def test_auto_goes_from_the_one_to_the_other(self) -> None:
+        both = get_strategy("basic", "auto")
+        seen = drive(both, space(4), needs({1}), ranking=harm(4, {1}))
+        # Everything low, then the only kind as a whole (the same recipe), then the fewest back.
+        assert [len(recipe.float_ops) for recipe in seen] == [0, 0, 0, 1]
+
+    def test_auto_stops_at_the_first_that_holds(self) -> None:
+        assert len(drive(get_strategy("basic", "auto"), space(4), lambda recipe: True)) == 1
 
 
 class TestRandom:
@@ -114,14 +247,32 @@ class TestExhaustive:
         assert [len(recipe.float_ops) for recipe in seen] == [0, 1, 1, 1, 2, 2, 2, 3]
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in PACKAGES])
 def test_an_empty_space_ends(name: str) -> None:
+    if "mixed" in name:
+        pytest.skip("refuses a space without 16-bit floats")
     assert len(drive(get_strategy(name), TuningSpace({}), lambda recipe: False, limit=10)) <= 2
+
+
+@pytest.mark.parametrize("name", ["basic", "auto", "mse_v2"])
+def test_lower_is_better(name: str) -> None:
+    """Whether the bar holds is the trial's word: the direction must not turn the search round."""
+    goal = Goal(relative=0.01, higher_is_better=False)
+    seen = drive(get_strategy(name), space(8), needs({3}), ranking=harm(8, {3}), goal=goal)
+    assert best(seen, needs({3})) == {"op03"} and len(seen) <= bound(8)
 
 
 def test_names() -> None:
     assert get_strategy(basic) is basic
+    assert get_strategy("sigopt") is basic
     with pytest.raises(ConfigError, match="did you mean 'basic'"):
         get_strategy("basik")
-    with pytest.raises(NotAvailableYet, match="mse"):
-        get_strategy("mse")
+
+
+@pytest.mark.parametrize("name", sorted(PACKAGES))
+def test_a_missing_package_is_named_before_anything_is_evaluated(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lpot.strategy.find_spec", lambda package: None)
+    with pytest.raises(ConfigError, match="pip install optuna"):
+        get_strategy(name)

@@ -64,6 +64,8 @@ INSIDE: Mapping[str, str] = {
 }
 
 GROUP = "lpot.backends"
+# What an object passed as a backend must be able to do; `rank` may be left out.
+VERBS = ("load", "inspect", "observe", "build", "run", "save", "restore", "versions")
 _registered: dict[str, Backend] = {}  # the per-process overlay of `register`
 
 
@@ -81,6 +83,7 @@ def register(name: str, backend: Backend) -> None:
 def get_backend(name: str | Backend) -> Backend:
     """The backend of a framework's name, or the object itself when one is passed."""
     if not isinstance(name, str):
+        _check_object(name)
         return name
     if name in _registered:
         return _registered[name]
@@ -96,6 +99,20 @@ def get_backend(name: str | Backend) -> Backend:
         f"(known here: {', '.join(frameworks())})",
         path="model.framework",
     )
+
+
+def _check_object(given: Any) -> None:
+    lacking = [verb for verb in VERBS if not callable(getattr(given, verb, None))]
+    if isinstance(given, type) or lacking:
+        what = given.__name__ if isinstance(given, type) else type(given).__name__
+        told = (
+            f"it lacks {', '.join(lacking)}" if lacking else "it is a class: make an object of it"
+        )
+        raise ConfigError(
+            f"{what} can't serve as a backend: {told}. Give a framework's name, or an object with "
+            f"the verbs of lpot.core.backend.Backend",
+            path="framework",
+        )
 
 
 def implied_approach(name: str | None) -> Approach | None:

@@ -16,6 +16,7 @@ from lpot.cli.doctor import doctor
 from lpot.cli.inspect import inspect
 from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
 from lpot.cli.recover import recover
+from lpot.cli.report import report
 from lpot.cli.tune import tune
 from lpot.cli.unexpected import unexpected
 from lpot.core.errors import did_you_mean
@@ -67,7 +68,7 @@ def cli(verbose: int, quiet: bool) -> None:
     """
 
 
-for _command in (demo, tune, benchmark, inspect, recover, doctor, schema, template):
+for _command in (demo, tune, benchmark, inspect, report, recover, doctor, schema, template):
     cli.add_command(_command)
 
 

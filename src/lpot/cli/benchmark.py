@@ -51,10 +51,12 @@ def benchmark(
     MODEL is a file, or pkg.mod:factory that returns a callable and its InputSpecs. "No
     significant difference" is a possible answer.
     """
+    from lpot.cli.resolve import look_here
     from lpot.core.benchmark import Settings
     from lpot.jobs.benchmark import benchmark as measure
     from lpot.report.table import benchmark_table
 
+    look_here()
     chosen = Settings(**{name: value for name, value in settings.items() if value is not None})
     with out.progress() as listener:
         listener.phase("starting a process for each model")

@@ -12,10 +12,11 @@ from lpot.cli.output import BEST_EFFORT, INTERRUPTED, OK, Output, command
 if TYPE_CHECKING:
     from lpot.core.result import Result
 
-STORY = """\
-A small classifier of handwritten digits, trained in FP32, goes to INT8. The bar: at most 1 % of
-its accuracy may be lost. Plain INT8 will miss it; the search finds the fewest ops to give back.
-"""
+STORY = (
+    "A small classifier of handwritten digits goes from FP32 to INT8. The bar: at most 1 % of its "
+    "accuracy may be lost.\nPlain INT8 will miss it; the search finds the fewest ops to give "
+    "back.\n"
+)
 
 
 @click.command(short_help="See a whole tuning in seconds.")

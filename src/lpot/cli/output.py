@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 import json
 import logging
 import sys
@@ -54,7 +55,7 @@ class Output:
         if self.as_json:
             return
         if self.console.is_terminal:
-            self.console.print(what, soft_wrap=isinstance(what, str), markup=False)
+            self.console.print(what, markup=False)
             return
         with self.console.capture() as page:
             self.console.print(what, soft_wrap=isinstance(what, str), markup=False)
@@ -141,6 +142,7 @@ def command(function: Command) -> Callable[..., int]:
         before = click.get_current_context().find_root().params
         verbose += before.get("verbose", 0)
         quiet = quiet or before.get("quiet", False)
+        _never_choke(sys.stdout)
         output = Output(sys.stdout, verbose, quiet and not verbose, as_json)
         # What the user's functions print must not get into the JSON.
         aside = contextlib.redirect_stdout(sys.stderr) if as_json else contextlib.nullcontext()
@@ -148,6 +150,13 @@ def command(function: Command) -> Callable[..., int]:
             return _run(function, output, options)
 
     return run
+
+
+def _never_choke(stream: TextIO) -> None:
+    """A terminal without Unicode gets a '?' for an arrow rather than an error."""
+    known = (stream.encoding or "").lower().startswith("utf")
+    if not known and isinstance(stream, io.TextIOWrapper):
+        stream.reconfigure(errors="replace")
 
 
 def _run(function: Command, output: Output, options: dict[str, Any]) -> int:

@@ -23,7 +23,7 @@ def recover(out: Output, model: str, history: Path, number: int, target: Path) -
     HISTORY is a workspace or its history.jsonl.
     """
     from lpot.cli.resolve import model_source
-    from lpot.jobs.preflight import check_output
+    from lpot.core.workspace import check_output
     from lpot.jobs.recover import recover as rebuild
 
     source = model_source(model)

@@ -42,9 +42,7 @@ def resolve(reference: str, option: str) -> Any:
     """The object behind `pkg.mod:name`; modules of the current directory are found too."""
     if not _REFERENCE.fullmatch(reference) or reference.partition(":")[0].endswith(".py"):
         raise ConfigError(f"given {reference!r}, expected pkg.mod:name{_hint(reference)}", option)
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    look_here()
     module_name, _, name = reference.partition(":")
     found: Any = _import(module_name, option)
     for part in name.split("."):
@@ -54,6 +52,13 @@ def resolve(reference: str, option: str) -> Any:
             near = did_you_mean(part, [word for word in dir(found) if not word.startswith("__")])
             raise ConfigError(f"{module_name!r} has no {name!r}{near}", option) from None
     return found
+
+
+def look_here() -> None:
+    """Let modules of the current directory be imported, as `python` itself does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _import(name: str, option: str) -> Any:

@@ -57,7 +57,9 @@ Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort onl
 @click.option("--absolute", metavar="LOSS", help="Loss allowed in the metric's own unit.")
 @click.option("--lower-is-better", is_flag=True, help="The metric is a loss.")
 @click.option("--objective", help="performance, modelsize, footprint or accuracy.")
-@click.option("--strategy", help="basic, random or exhaustive.")
+@click.option(
+    "--strategy", metavar="NAME", help="auto, basic, mse, tpe …  [auto; basic with a CONF]"
+)
 @click.option("--max-trials", metavar="N", help="Models tried at most.")
 @click.option("--timeout", metavar="SECONDS", help="0: stop at the first that holds the bar.")
 @click.option("--sampling-size", metavar="N[,N…]", help="Calibration samples.")
@@ -99,7 +101,7 @@ def make_request(options: dict[str, Any], listener: Listener) -> Request:
     """All that was said on the command line; what can be wrong with it is found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
     from lpot.core.space import Rule
-    from lpot.jobs.preflight import check_function, check_output
+    from lpot.jobs.preflight import check_function
     from lpot.jobs.quantize import Request
     from lpot.jobs.tune import KEEP
 
@@ -107,12 +109,9 @@ def make_request(options: dict[str, Any], listener: Listener) -> Request:
     evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
     if evaluate is not None:
         check_function(evaluate)
-    model = model_source(options["model"])
-    if options["output"] is not None:
-        check_output(options["output"], model)
     return Request(
         config=config,
-        model=model,
+        model=model_source(options["model"]),
         calib=None if options["calib"] is None else calibration_source(options["calib"]),
         eval_func=evaluate,
         rules=tuple(Rule(text, KEEP, KEEP, path="--keep-fp32") for text in options["keep_fp32"]),
@@ -140,6 +139,8 @@ def make_config(options: dict[str, Any]) -> Config:
         changes[KEYS["approach"]] = f"post_training_{options['approach']}_quant"
     if options["relative"] is not None and options["absolute"] is not None:
         raise ConfigError("given beside --relative: keep one of them", "--absolute")
+    if options["conf"] is None and options["strategy"] is None:
+        changes[KEYS["strategy"]] = "auto"
     if options["conf"] is None and options["name"] is None:
         changes[KEYS["name"]] = model_name(options["model"])
     try:

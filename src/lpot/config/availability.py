@@ -13,7 +13,6 @@ from lpot.config.scalar import show
 from lpot.config.schema import Config
 from lpot.config.section import Section
 
-_SEARCH = "use basic, random or exhaustive"
 _REPAIR = "leave it at its default"
 _TRAINING = "quantize after training instead"
 
@@ -33,34 +32,24 @@ LATER: dict[str, str] = {
     "quantization.model_wise.activation.compute_dtype": "remove it",
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
-    "quantization.quant_level": "leave it at 1 and name a strategy",
     "graph_optimization": "remove it",
     "mixed_precision": "remove it",
     "model_conversion": "remove it",
-    "tuning.strategy.name=mse": _SEARCH,
-    "tuning.strategy.name=mse_v2": _SEARCH,
-    "tuning.strategy.name=bayesian": _SEARCH,
-    "tuning.strategy.name=tpe": _SEARCH,
-    "tuning.strategy.name=conservative": _SEARCH,
-    "tuning.strategy.name=hawq_v2": _SEARCH,
-    "tuning.strategy.name=automixedprecision": _SEARCH,
-    "tuning.strategy.name=auto_mixed_precision": _SEARCH,
-    "tuning.strategy.name=sigopt": f"its service is no longer offered; {_SEARCH}",
-    "tuning.strategy.sigopt_api_token": "remove it",
-    "tuning.strategy.sigopt_project_id": "remove it",
-    "tuning.strategy.sigopt_experiment_name": "remove it",
-    "tuning.strategy.accuracy_weight": "remove it",
-    "tuning.strategy.latency_weight": "remove it",
-    "tuning.strategy.confidence_batches": "remove it",
-    "tuning.strategy.hawq_v2_loss": "remove it",
-    "tuning.multi_objectives": "name one objective",
     "tuning.tensorboard": "remove it",
     "tuning.diagnosis": "remove it",
-    "evaluation.accuracy.multi_metrics": "name one metric",
     "pruning": "remove it",
     "distillation": "remove it",
     "auto_distillation": "remove it",
     "nas": "remove it",
+}
+_SIGOPT = "the SigOpt service has ended"
+# The same for what will not come back.
+GONE: dict[str, str] = {
+    "tuning.strategy.name=sigopt": f"{_SIGOPT}: basic is used in its place; bayesian and tpe are "
+    "the nearest to it",
+    "tuning.strategy.sigopt_api_token": f"{_SIGOPT}: remove it",
+    "tuning.strategy.sigopt_project_id": f"{_SIGOPT}: remove it",
+    "tuning.strategy.sigopt_experiment_name": f"{_SIGOPT}: remove it",
 }
 
 
@@ -92,9 +81,13 @@ def _sentences(config: Config, section: Section, schema: Path, real: Path) -> It
         if value == fields[name].default:
             continue
         known, path = (*schema, name), (*real, name)
-        hint = LATER.get(dotted(known), LATER.get(f"{dotted(known)}={value}"))
-        if hint is not None:
-            yield _sentence(config, path, value, hint)
+        names = (dotted(known), f"{dotted(known)}={value}")
+        later = next((LATER[name] for name in names if name in LATER), None)
+        gone = next((GONE[name] for name in names if name in GONE), None)
+        if later is not None:
+            yield _sentence(config, path, value, f" is not available yet; {later}")
+        elif gone is not None:
+            yield _sentence(config, path, value, f": {gone}")
         else:
             for below, here, entry in _entries(known, path, value):
                 yield from _sentences(config, entry, below, here)
@@ -110,10 +103,10 @@ def _entries(schema: Path, real: Path, value: Any) -> Iterator[tuple[Path, Path,
                 yield (*schema, ANY_NAME), (*real, key), entry
 
 
-def _sentence(config: Config, path: Path, value: Any, hint: str) -> str:
+def _sentence(config: Config, path: Path, value: Any, remark: str) -> str:
     name = dotted(path)
     secret = name.endswith("token")
     told = secret or isinstance(value, Section | dict | tuple)
     subject = name if told else f"{name}: {show(value)}"
     where = config.where(name)
-    return f"{where + ': ' if where else ''}{subject} is not available yet; {hint}"
+    return f"{where + ': ' if where else ''}{subject}{remark}"

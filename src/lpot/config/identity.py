@@ -44,15 +44,15 @@ def identity(config: Config) -> dict[str, Any]:
     criterion = config.tuning.accuracy_criterion.model_dump(exclude_defaults=True)
     raw = {**raw, "tuning": {**raw.get("tuning", {}), "accuracy_criterion": criterion}}
     raw = {key: value for key, value in raw.items() if value != {}}
-    plain: dict[str, Any] = json.loads(json.dumps(_public(raw), default=_name, sort_keys=True))
+    plain: dict[str, Any] = json.loads(json.dumps(public(raw), default=_name, sort_keys=True))
     return plain
 
 
-def _public(value: Any) -> Any:
-    """Without secrets."""
+def public(value: Any) -> Any:
+    """Without secrets: what may stand in a file."""
     if isinstance(value, Mapping):
-        return {key: _public(item) for key, item in value.items() if key not in _SECRETS}
-    return [_public(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: public(item) for key, item in value.items() if key not in _SECRETS}
+    return [public(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _name(value: Any) -> str:

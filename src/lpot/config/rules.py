@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from lpot.config.schema import Config
 from lpot.config.schema_quantization import Activation, OpRule, Weight
 from lpot.core.backend import Approach, ModelSpec
-from lpot.core.errors import NotAvailableYet
-from lpot.core.goal import Goal
+from lpot.core.errors import ConfigError, NotAvailableYet
+from lpot.core.goal import Goal, Objectives
 from lpot.core.limits import Limits
 from lpot.core.space import Rule, TensorRule
 
@@ -89,6 +89,29 @@ def approach(config: Config) -> Approach | None:
 def goal(config: Config) -> Goal:
     criterion = config.tuning.accuracy_criterion
     return Goal(criterion.relative, criterion.absolute, criterion.higher_is_better)
+
+
+def objectives(config: Config) -> Objectives:
+    """What to make best. The direction of each is known: one that is given must agree with it."""
+    several = config.tuning.multi_objectives
+    if several is None or not several.objective:
+        return Objectives((config.tuning.objective,))
+    higher = config.tuning.accuracy_criterion.higher_is_better
+    for word, given in zip(several.objective, several.higher_is_better, strict=False):
+        known = higher if word == "accuracy" else False
+        if given != known:
+            path = "tuning.multi_objectives.higher_is_better"
+            raise ConfigError(
+                f"given {str(given).lower()} for {word}, which is better {_side(known)}",
+                path=path,
+                where=config.where(path),
+            )
+    equal = (1.0 / len(several.objective),) * len(several.objective)
+    return Objectives(tuple(several.objective), tuple(several.weight) or equal)
+
+
+def _side(higher: bool) -> str:
+    return "high" if higher else "low"
 
 
 def limits(config: Config) -> Limits:

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    PrivateAttr,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from lpot.config.fields import (
     Arguments,
     Flag,
     Flags,
     Natural,
+    Number,
     Numbers,
     Positive,
     Text,
     Whole,
     read_number,
+    split,
     wrong,
 )
 from lpot.config.scalar import show
@@ -44,29 +56,35 @@ Thresholds = Annotated[
 ]
 
 
+Labels = Annotated[
+    tuple[Whole, ...], BeforeValidator(split, json_schema_input_type=int | str | list[int])
+]
+
+
 class TopK(Section):
     k: Positive = Field(default=1, description="Right if the label is among the k best.")
 
 
-class BoxAnnotations(Section):
-    anno_path: Text | None = Field(
-        default=None, description="File of label names.", examples=["label_map.yaml"]
+class Cut(Section):
+    threshold: Number | None = Field(
+        default=None,
+        description="Scores above it are class 1; 0 suits logits. Not given: 0.5, or the highest.",
+        examples=[0.5],
     )
 
 
-class MeanAveragePrecision(BoxAnnotations):
-    iou_thrs: Thresholds = Field(
-        default=0.5, description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95'."
+class FOne(Cut):
+    average: Literal["binary", "macro", "micro", "weighted"] = Field(
+        default="binary", description="How the classes' scores become one; binary: one class's."
     )
-    map_points: Literal[0, 11, 101] = Field(
-        default=0, description="Points of the precision curve; 0 takes all of them."
-    )
+    pos_label: Whole = Field(default=1, description="The class that binary is about.")
 
 
-class CocoPrecision(BoxAnnotations):
-    map_key: Text = Field(
-        default="DetectionBoxes_Precision/mAP", description="Which of the COCO figures counts."
+class Translation(Section):
+    tokenize: Text = Field(
+        default="13a", description="The tokenizer of sacrebleu: 13a, intl, char, zh and others."
     )
+    lowercase: Flag = Field(default=False, description="Ignore case.")
 
 
 class OutputOrder(Section):
@@ -76,9 +94,31 @@ class OutputOrder(Section):
     classes: Natural = Field(default=2, description="Place of the classes.")
 
 
-class CocoPrecisionV2(CocoPrecision):
-    output_index_mapping: OutputOrder = Field(
-        default=OutputOrder(), description="Which output of the model holds what."
+class Boxes(Section):
+    anno_path: Text | None = Field(
+        default=None,
+        description="A yaml of `name: number`, or COCO's json.",
+        examples=["label_map.yaml"],
+    )
+    map_key: Text = Field(
+        default="DetectionBoxes_Precision/mAP", description="Which of the COCO figures counts."
+    )
+    output_index_mapping: OutputOrder | None = Field(
+        default=None,
+        description="Which output of the model holds what; not given: found out by their number.",
+        examples=[{"num_detections": 0, "boxes": 1, "scores": 2, "classes": 3}],
+    )
+    box_order: Literal["yxyx", "xyxy"] = Field(
+        default="yxyx", description="Order of a predicted box: (ymin, xmin, …) or (xmin, ymin, …)."
+    )
+
+
+class MeanAveragePrecision(Boxes):
+    iou_thrs: Thresholds = Field(
+        default=0.5, description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95'."
+    )
+    map_points: Literal[0, 11, 101] = Field(
+        default=0, description="Points of the precision curve; 0 takes all of them."
     )
 
 
@@ -90,12 +130,22 @@ class Comparison(Section):
 
 class Segmentation(Section):
     num_classes: Positive = Field(default=21, description="Number of classes.")
-
-
-class Task(Section):
-    task: Text | None = Field(
-        default=None, description="Which task of the benchmark.", examples=["mrpc"]
+    ignore_label: Labels = Field(
+        default=(255,), description="Pixels with these labels don't count.", examples=[255]
     )
+
+
+class GlueTask(Section):
+    task: Text = Field(default="mrpc", description="Which task.", examples=["sst-2"])
+    key: Text | None = Field(
+        default=None,
+        description="Another of the task's figures than its headline one.",
+        examples=["acc"],
+    )
+
+
+class RocTask(Section):
+    task: Text = Field(default="dlrm", description="dlrm, dien or wide_deep; all are the same.")
 
 
 class NoArguments(Section):
@@ -109,23 +159,27 @@ class _MetricKeys(Section):
     topk: Annotated[TopK, BeforeValidator(_bare_k, json_schema_input_type=TopK | int)] | None = (
         Field(default=None, description="Share of samples whose label is among the k best.")
     )
-    Accuracy: NoArguments | None = Field(default=None, description="Share of right answers.")
-    F1: NoArguments | None = Field(default=None, description="F1 of answers.")
+    Accuracy: Cut | None = Field(default=None, description="Share of right answers.")
+    F1: FOne | None = Field(default=None, description="F1 of answers.")
+    MCC: Cut | None = Field(default=None, description="Matthews correlation of classes.")
     MSE: Comparison | None = Field(default=None, description="Mean squared error.")
     RMSE: Comparison | None = Field(default=None, description="Root of the mean squared error.")
     MAE: Comparison | None = Field(default=None, description="Mean absolute error.")
     Loss: NoArguments | None = Field(default=None, description="Mean of a loss.")
+    Pearson: NoArguments | None = Field(default=None, description="Linear correlation.")
+    Spearman: NoArguments | None = Field(default=None, description="Correlation of ranks.")
     mAP: MeanAveragePrecision | None = Field(default=None, description="Mean average precision.")
-    COCOmAP: CocoPrecision | None = Field(default=None, description="The same as COCO counts it.")
-    COCOmAPv2: CocoPrecisionV2 | None = Field(
+    COCOmAP: Boxes | None = Field(default=None, description="The same as COCO counts it.")
+    COCOmAPv2: Boxes | None = Field(
         default=None, description="The same for models whose outputs lie in another order."
     )
-    VOCmAP: BoxAnnotations | None = Field(default=None, description="The same as VOC counts it.")
+    VOCmAP: Boxes | None = Field(default=None, description="The same as VOC counts it.")
     SquadF1: NoArguments | None = Field(default=None, description="F1 on SQuAD answers.")
-    BLEU: NoArguments | None = Field(default=None, description="BLEU of translations.")
+    SquadEM: NoArguments | None = Field(default=None, description="Exact SQuAD answers.")
+    BLEU: Translation | None = Field(default=None, description="BLEU of translations.")
     mIOU: Segmentation | None = Field(default=None, description="Mean overlap of segments.")
-    GLUE: Task | None = Field(default=None, description="The metric of a GLUE task.")
-    ROC: Task | None = Field(default=None, description="Area under the ROC curve.")
+    GLUE: GlueTask | None = Field(default=None, description="The metric of a GLUE task.")
+    ROC: RocTask | None = Field(default=None, description="Area under the ROC curve.")
 
 
 class Metric(OneOf, _MetricKeys):
@@ -137,15 +191,34 @@ class Metric(OneOf, _MetricKeys):
 class MultiMetrics(_MetricKeys):
     """Several metrics, weighed."""
 
-    weight: Numbers = Field(default=(), description="How much each metric counts.")
-    higher_is_better: Flags = Field(default=(), description="Which direction each has.")
+    weight: Numbers = Field(
+        default=(), description="How much each metric counts, in the order they are written."
+    )
+    higher_is_better: Flags = Field(
+        default=(), description="Which direction each has, in the same order."
+    )
+
+    _order: tuple[str, ...] = PrivateAttr(default=())  # of the keys as they are written
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _keep_order(cls, value: Any, handler: ModelWrapValidatorHandler[MultiMetrics]) -> Any:
+        made = handler(value)
+        if isinstance(value, Mapping):
+            made._order = tuple(map(str, value))
+        return made
+
+    @model_serializer(mode="wrap")
+    def _in_order(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        raw: dict[str, Any] = handler(self)
+        return {key: raw[key] for key in dict.fromkeys((*self._order, *raw)) if key in raw}
 
     @property
     def names(self) -> tuple[str, ...]:
-        keys = [*type(self).model_fields, *(self.model_extra or {})]
+        keys = (*self._order, *type(self).model_fields, *(self.model_extra or {}))
         return tuple(
             key
-            for key in keys
+            for key in dict.fromkeys(keys)
             if key in self.model_fields_set and key not in ("weight", "higher_is_better")
         )
 

@@ -37,6 +37,7 @@ from lpot.config.section import Section
 STRATEGIES = Known(
     (
         "basic",
+        "auto",
         "random",
         "exhaustive",
         "mse",
@@ -123,6 +124,11 @@ class AccuracyCriterion(Section):
         examples=[0.005],
     )
     higher_is_better: Flag = Field(default=True, description="False for metrics such as a loss.")
+    baseline_runs: Positive = Field(
+        default=1,
+        description="Times FP32 is evaluated. Two or more tell how much the evaluation itself "
+        "varies, and warn when that is too much for the bar.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -208,6 +214,30 @@ class Workspace(Section):
     )
 
 
+class Executor(Section):
+    """Where trials are made."""
+
+    name: Literal["serial", "process", "ray"] = Field(
+        default="serial",
+        description="`serial`: here, one after the other. `process`: in processes of their own, "
+        "where a crash costs one trial. `ray`: on a Ray cluster.",
+    )
+    workers: Positive = Field(
+        default=1, description="Trials made side by side, where a strategy proposes several."
+    )
+    memory: Annotated[Number, Field(ge=0)] = Field(
+        default=0.0, description="MiB that a trial's process may use; 0: no limit."
+    )
+    timeout: Annotated[Number, Field(ge=0)] = Field(
+        default=0.0, description="Seconds that a trial may take in its process; 0: no limit."
+    )
+    address: Text | None = Field(
+        default=None,
+        description="Ray cluster to join; absent: one on this machine.",
+        examples=["ray://head:10001"],
+    )
+
+
 def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value
 
@@ -228,6 +258,9 @@ class TuningSection(Section):
         default=None, description="Several objectives, in place of `objective`."
     )
     exit_policy: ExitPolicy = Field(default=ExitPolicy(), description="When to stop.")
+    executor: Annotated[
+        Executor, BeforeValidator(_named, json_schema_input_type=Executor | str)
+    ] = Field(default=Executor(), description="Where trials are made.")
     random_seed: Natural = Field(default=1978, description="All randomness comes from it.")
     tensorboard: Flag = Field(default=False, description="Write tensors for TensorBoard.")
     workspace: Workspace = Field(default=Workspace(), description="Where results are kept.")

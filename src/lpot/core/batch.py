@@ -71,6 +71,8 @@ class Batch:
 
 def as_array(value: Any) -> np.ndarray:
     """One array from a tensor of any framework, or from nested lists."""
+    if hasattr(value, "asnumpy"):  # MXNet, which has a detach() too
+        return np.asarray(value.asnumpy())
     if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
         value = value.detach().cpu()
         return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
@@ -90,6 +92,8 @@ def split(raw: Any, names: Sequence[str] | None) -> Batch:
     """
     if isinstance(raw, Mapping):
         return _split_mapping(raw, names)
+    if hasattr(raw, "provide_data"):  # a batch of MXNet's DataIter
+        return _split_data_batch(raw, names)
     if not isinstance(raw, list | tuple):
         return Batch((raw,))
     items = tuple(raw)
@@ -121,7 +125,21 @@ def _container(value: Any, count: int | None) -> Inputs | None:
         return None
     # A list of plain numbers is one array's data, not a container of arrays.
     arrays = all(hasattr(item, "shape") or isinstance(item, list | tuple) for item in value)
-    return tuple(value) if arrays else None
+    # A graph that reads its own data is fed a file name and a number: words are no array's data.
+    words = count is not None and count > 1 and any(isinstance(item, str) for item in value)
+    return tuple(value) if arrays or words else None
+
+
+def _split_data_batch(raw: Any, names: Sequence[str] | None) -> Batch:
+    """Arrays by position and, where the iterator tells them, by name; the last may be padding."""
+    count = None if not getattr(raw, "pad", 0) else -int(raw.pad)
+    arrays = [item[:count] if count else item for item in raw.data]
+    labels = [item[:count] if count else item for item in raw.label or ()]
+    known = [entry[0] for entry in raw.provide_data or ()]
+    answer = (labels[0] if len(labels) == 1 else labels) if labels else None
+    if names is not None and len(known) == len(arrays) and set(known) == set(names):
+        return Batch(dict(zip(known, arrays, strict=True)), answer)
+    return Batch(tuple(arrays), answer)
 
 
 def _split_mapping(raw: Mapping[str, Any], names: Sequence[str] | None) -> Batch:

@@ -126,6 +126,8 @@ def _owned(batch: Batch) -> Batch:
 
 
 def _copied(value: Any) -> Any:
+    if hasattr(value, "asnumpy"):  # MXNet
+        return value.copy()
     if hasattr(value, "detach"):
         return value.detach().clone()
     return value.copy() if isinstance(value, np.ndarray | list) else value
@@ -148,6 +150,8 @@ def _iterate(loader: Any) -> Iterator[Any]:
             f"the calibration loader is a {type(loader).__name__}: give something to iterate over "
             "that yields batches (a list, a DataLoader, a generator)"
         )
+    if isinstance(loader, type):  # it has the methods, but no data
+        return _iterate(loader())
     if hasattr(loader, "__iter__"):
         return iter(loader)
     if hasattr(loader, "__getitem__"):

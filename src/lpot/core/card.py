@@ -53,8 +53,8 @@ def read_card(path: Path) -> dict[str, Any]:
         card = json.loads(source.read_text("utf-8"))
     except ValueError as error:
         raise HistoryError(f"{source}: the card is not valid JSON ({error})") from error
-    if not isinstance(card, dict) or card.get("format", 0) > FORMAT:
-        raise HistoryError(f"{source}: written by a newer lpot, or not a card")
+    if not isinstance(card, dict) or card.get("format") != FORMAT:
+        raise HistoryError(f"{source}: written by another version of lpot, or not a card")
     return card
 
 

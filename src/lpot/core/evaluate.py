@@ -7,18 +7,18 @@ import hashlib
 import inspect
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import islice
-from operator import length_hint
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from lpot.core.batch import Batch, split
+from lpot.core.course import Course, hardness
 from lpot.core.errors import DataError, EvaluationError
 from lpot.core.model import Model
 from lpot.core.progress import Listener
-from lpot.core.race import Race, hardest_first, margins
+from lpot.core.race import Race
+from lpot.core.tally import USUAL, Bounds, Tally, is_part, read_part, tally_of
 from lpot.core.trial import Score
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -47,22 +47,133 @@ class Evaluator(Protocol):
 
 
 class FunctionEvaluator:
-    """The user's own eval_func."""
+    """The user's own eval_func: `f(model)` gives the score.
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    Two forms can be raced, where the score is a mean over samples:
+
+    - a generator that yields, for each batch, `(sum of scores, number of samples)` or one score
+      per sample as an array;
+    - `f(model, limit=None)` that returns the same for the first `limit` samples, None for all.
+
+    Scores of single samples are taken to lie in 0 to 1; an end that FP32 is seen to pass is given
+    up. `f.bounds = (low, high)` says otherwise, and is then held to.
+    """
+
+    def __init__(self, function: Callable[..., Any], listener: Listener | None = None) -> None:
         if not callable(function):
             raise EvaluationError(
                 f"eval_func must be a function of one model, got a {type(function).__name__}"
             )
         self.function = function
+        self.listener = listener or Listener()
         self.name = f"eval_func {getattr(function, '__qualname__', type(function).__qualname__)}"
         self.identity = source_hash(function)
+        self._limited = _takes_limit(function)
+        self._declared = _declared_bounds(function, self.name)
+        self._bounds = self._declared or USUAL
+        # The usual bounds count once a whole evaluation has kept to them.
+        self._trusted = self._declared is not None
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         target = model.runner if getattr(self.function, _MARK, False) else model.native
         start = time.perf_counter()
+        race = race if self._trusted else None
+        lost = self._look(target, race, start) if self._limited and race is not None else None
+        if lost is not None:
+            return lost
         value = self.function(target)
+        if isinstance(value, Generator):
+            return self._follow(value, race, start)
+        if self._limited and is_part(value):
+            tally = self._add(Tally(bounds=self._bounds), value)
+            return self._whole(tally, start)
         return Score(as_number(value, self.name), time.perf_counter() - start)
+
+    def _follow(self, parts: Generator[Any, Any, Any], race: Race | None, start: float) -> Score:
+        """The mean of what a generator yields, left as soon as the bar is out of reach."""
+        tally = Tally(bounds=self._bounds)
+        done = 0
+        while True:
+            try:
+                value = next(parts)
+            except StopIteration as end:
+                if end.value is not None:
+                    raise EvaluationError(
+                        f"{self.name} yields and returned {end.value!r:.80} too: the score is the "
+                        "mean of what it yields; return it from a plain function instead"
+                    ) from None
+                return self._whole(tally, start)
+            tally = self._add(tally, value)
+            done += 1
+            self.listener.step(done)
+            lost = race.lost(tally, time.perf_counter() - start) if race else None
+            if lost is not None:
+                parts.close()
+                return lost
+
+    def _look(self, target: Any, race: Race, start: float) -> Score | None:
+        """A first look at few samples, where these can be enough to lose the bar."""
+        everything, earliest = race.baseline.samples, race.earliest(self._bounds)
+        if not everything or earliest is None:
+            return None
+        # Half as many again, since not each of them will be wrong; a dear look is not worth it.
+        limit = max(-(-3 * earliest // 2), everything // 16)
+        if limit > everything // 3:
+            return None
+        value = self.function(target, limit=limit)
+        if isinstance(value, Generator):  # can be left at any batch: no look beforehand is needed
+            value.close()
+            return None
+        tally = self._add(Tally(bounds=self._bounds), value)
+        if tally.seen > limit:
+            raise EvaluationError(
+                f"{self.name} was asked for the first {limit} samples and scored {tally.seen}"
+            )
+        return race.lost(tally, time.perf_counter() - start)
+
+    def _add(self, tally: Tally, value: Any) -> Tally:
+        part = read_part(value, self.name)
+        low, high = self._bounds
+        if part.count and (part.least < low or part.most > high):
+            if self._declared is not None:
+                worst = part.least if part.least < low else part.most
+                raise EvaluationError(
+                    f"{self.name} gave the score {worst:g}, but its bounds are {low:g} to {high:g}"
+                )
+            low = low if part.least >= low else -math.inf
+            high = high if part.most <= high else math.inf
+            self._bounds = (low, high)
+        return Tally(tally.seen + part.count, tally.total + part.total, self._bounds)
+
+    def _whole(self, tally: Tally, start: float) -> Score:
+        if not tally.seen:
+            raise EvaluationError(f"{self.name} gave no score: its data are empty, or used up")
+        self._trusted = True
+        seconds = time.perf_counter() - start
+        return Score(as_number(tally.mean, self.name), seconds, tally.seen)
+
+
+def _takes_limit(function: Callable[..., Any]) -> bool:
+    try:
+        found = inspect.signature(function).parameters.get("limit")
+    except (TypeError, ValueError):
+        return False
+    return found is not None and found.kind in (found.KEYWORD_ONLY, found.POSITIONAL_OR_KEYWORD)
+
+
+def _declared_bounds(function: Callable[..., Any], who: str) -> Bounds | None:
+    given = getattr(function, "bounds", None)
+    if given is None:
+        return None
+    try:
+        low, high = (float(end) for end in given)
+    except (TypeError, ValueError) as error:
+        raise EvaluationError(
+            f"{who}.bounds is {given!r:.80}: expected the lowest and the highest score of a sample"
+        ) from error
+    if not low < high:
+        raise EvaluationError(f"{who}.bounds is {given!r:.80}: expected (lower, higher)")
+    return low, high
 
 
 class Metric(Protocol):
@@ -91,11 +202,10 @@ class MetricEvaluator:
         self.loader = loader
         self.metric = metric
         self.postprocess = postprocess
-        self.iteration = iteration
         self.listener = listener or Listener()
         self.reference = reference  # the FP32 model, for metrics that compare with its outputs
-        self._order: list[int] | None = None  # of batches, once FP32 has shown which are hard
         self.name = self.identity = f"metric {type(metric).__qualname__}"
+        self._course = Course(loader, iteration)
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         start = time.perf_counter()
@@ -103,33 +213,50 @@ class MetricEvaluator:
         forget = getattr(self.postprocess, "reset", None)
         if forget is not None:
             forget()
-        gaps: list[float] = []
+        if self._course.length:
+            self.listener.expect(self._course.length)
+        hard: list[np.ndarray] = []
         samples = 0
-        for number, raw in enumerate(self._batches(), start=1):
+        for number, raw in enumerate(self._course.batches(model), start=1):
             batch = split(raw, model.input_names)
             outputs = model.backend.run(model, batch.inputs)
             preds = outputs[0] if len(outputs) == 1 else outputs
-            gaps.append(margins(preds))
             self._update(preds, self._labels(batch))
             samples += batch.size
+            if not self._course.is_known:
+                hard.append(hardness(preds, self._losses(), batch.size))
             self.listener.step(number)
-            lost = race.lost(self.metric, time.perf_counter() - start) if race else None
+            lost = race.lost(tally_of(self.metric), time.perf_counter() - start) if race else None
             if lost is not None:
                 return lost
         if not samples:
             raise DataError("the evaluation loader gave no batch: it is empty, or already used up")
-        if self._order is None and isinstance(self.loader, list | tuple):
-            self._order = hardest_first(gaps)
+        if hard and self._any_order():
+            self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)
-        return Score(value, time.perf_counter() - start, samples)
+        return Score(value, time.perf_counter() - start, self._count(value, samples))
 
-    def _batches(self) -> Iterator[Any]:
-        steps = [n for n in (self.iteration, length_hint(self.loader, 0)) if n > 0]
-        if steps:
-            self.listener.expect(min(steps))
-        if self._order is not None and isinstance(self.loader, list | tuple):
-            return (self.loader[index] for index in self._order)
-        return islice(self.loader, self.iteration if self.iteration > 0 else None)
+    def _count(self, value: float, samples: int) -> int:
+        """Samples as the metric counts them (questions, say, not windows), where it is their mean.
+
+        Where the mean is over more than was scored, the larger number is on the safe side.
+        """
+        tally = tally_of(self.metric)
+        if tally is None or not tally.seen or not math.isclose(tally.mean, value, rel_tol=1e-9):
+            return samples
+        return tally.seen
+
+    def _losses(self) -> np.ndarray | None:
+        """What each sample of the latest batch lost, as far as the metric tells."""
+        latest = getattr(self.metric, "latest", None)
+        if latest is None:
+            return None
+        return -latest if getattr(self.metric, "higher_is_better", True) else np.asarray(latest)
+
+    def _any_order(self) -> bool:
+        """Does the score stay the same in whatever order the samples come?"""
+        alone = self.postprocess is None or getattr(self.postprocess, "each_batch_alone", False)
+        return alone and tally_of(self.metric) is not None
 
     def _labels(self, batch: Batch) -> Any:
         """The labels, or what the FP32 model says where the metric compares with that."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import InputSpec
+from lpot.core.batch import InputSpec, as_array
 from lpot.core.errors import ConfigError, DataError, did_you_mean
 
 Feed = Mapping[str, np.ndarray]
@@ -172,7 +172,7 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
         raise DataError(f"the feed has the keys {sorted(feed)}, but the model's inputs are {names}")
     arrays: dict[str, np.ndarray] = {}
     for spec in inputs:
-        array = np.asarray(feed[spec.name])
+        array = as_array(feed[spec.name])
         shape = array.shape if spec.shape is None else spec.shape
         pairs = zip(shape, array.shape, strict=False)
         clash = any(isinstance(size, int) and size != number for size, number in pairs)

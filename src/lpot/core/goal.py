@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,9 @@ from lpot.core.errors import EvaluationError
 from lpot.core.trial import Score
 
 Objective = Literal["performance", "modelsize", "footprint", "accuracy"]
+
+# Two latencies this near are the same to a clock, on a machine that does other things too.
+ALIKE = 0.15
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,45 @@ class Goal:
         return f"at most {self.absolute:.4g} absolute loss{direction}"
 
 
-def cost(score: Score, objective: Objective, goal: Goal) -> float:
-    """What the objective wants small. Trials without a measurement come last."""
-    if objective == "accuracy":
+@dataclass(frozen=True)
+class Objectives:
+    """What to make best among the models that hold the bar: one objective, or several, weighed.
+
+    Several are added up as shares of what FP32 has, so that seconds and bytes can be compared.
+
+    >>> both = Objectives(("performance", "modelsize"), (1.0, 0.5))
+    >>> fp32 = Score(0.9, latency=0.010, size=4000)
+    >>> both.cost(Score(0.9, latency=0.005, size=1000), fp32, Goal(relative=0.01))
+    0.625
+    """
+
+    words: tuple[Objective, ...] = ("performance",)
+    weights: tuple[float, ...] = (1.0,)
+
+    def __post_init__(self) -> None:
+        if not self.words or len(self.words) != len(self.weights):
+            raise ValueError("as many weights as objectives are needed, and at least one of each")
+
+    def cost(self, score: Score, baseline: Score, goal: Goal) -> float:
+        """What is to be made small. Trials without a measurement come last."""
+        if len(self.words) == 1:
+            return self.weights[0] * _cost(self.words[0], score, goal)
+        total = 0.0
+        for word, weight in zip(self.words, self.weights, strict=True):
+            whole = abs(_cost(word, baseline, goal))
+            total += weight * _cost(word, score, goal) / (whole or 1.0)
+        return total
+
+    def alike(self, new: float, old: float) -> bool:
+        """Whether two costs differ by no more than the clock may be wrong."""
+        if new == old or "performance" not in self.words or math.inf in (new, old):
+            return new == old
+        return abs(new - old) <= ALIKE * max(abs(new), abs(old))
+
+
+def _cost(word: Objective, score: Score, goal: Goal) -> float:
+    if word == "accuracy":
         return -goal.gain(score.accuracy)
-    value = score.latency if objective == "performance" else score.size
-    return float("inf") if value is None else float(value)
+    measured = {"performance": score.latency, "modelsize": score.size, "footprint": score.memory}
+    value = measured[word]
+    return math.inf if value is None else float(value)

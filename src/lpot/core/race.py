@@ -5,45 +5,57 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from lpot.core.goal import Goal
-from lpot.core.trial import Score
+from lpot.core.tally import Bounds, Tally
+from lpot.core.trial import Score, Trial
 
 
 @dataclass(frozen=True)
 class Race:
-    """The bar of a running search, for metrics that are means over a known number of samples."""
+    """The bar of a running search, for scores that are means over a known number of samples."""
 
     goal: Goal
     baseline: Score
 
-    def lost(self, metric: Any, seconds: float) -> Score | None:
+    def lost(self, tally: Tally | None, seconds: float) -> Score | None:
         """A Score with bounds once the bar is out of reach, whatever is still to come."""
         everything = self.baseline.samples
-        least, most = getattr(metric, "bounds", (-math.inf, math.inf))
-        if not everything or not getattr(metric, "is_mean", False):
+        if tally is None or not everything or tally.seen >= everything:
             return None
-        left = everything - metric.seen
-        low, high = ((metric.total + left * bound) / everything for bound in (least, most))
+        low, high = tally.range(everything)
         best, worst = (high, low) if self.goal.higher_is_better else (low, high)
-        if left <= 0 or math.isinf(best) or self.goal.is_met(best, self.baseline.accuracy):
+        if math.isinf(best) or self.goal.is_met(best, self.baseline.accuracy):
             return None
         bound = worst if math.isfinite(worst) else best
-        return Score(bound, seconds, metric.seen, bounds=(low, high))
+        return Score(bound, seconds, tally.seen, bounds=(low, high))
+
+    def earliest(self, bounds: Bounds) -> int | None:
+        """The number of samples, all at their worst, that lose the bar; None if that can't be told.
+
+        >>> Race(Goal(absolute=0.1), Score(0.9, samples=100)).earliest((0.0, 1.0))
+        21
+        """
+        everything = self.baseline.samples
+        higher = self.goal.higher_is_better
+        best, worst = (bounds[1], bounds[0]) if higher else bounds
+        if not everything or not math.isfinite(best):
+            return None
+        if not math.isfinite(worst):
+            return 1
+        allowed = abs(best - self.goal.bar(self.baseline.accuracy)) / abs(best - worst)
+        return min(everything, math.floor(allowed * everything + 1e-9) + 1)
 
 
-def margins(preds: Any) -> float:
-    """How narrowly a batch was decided: the mean gap between the two largest scores of a sample."""
-    scores = np.asarray(preds)
-    if scores.ndim != 2 or scores.shape[1] < 2 or scores.dtype.kind != "f":
-        return math.inf
-    top = np.partition(scores, -2, axis=1)[:, -2:]
-    return float((top[:, 1] - top[:, 0]).mean())
-
-
-def hardest_first(gaps: Sequence[float]) -> list[int]:
-    """Batches in the order in which a bad model fails soonest."""
-    return sorted(range(len(gaps)), key=lambda index: gaps[index])
+def saving(trials: Sequence[Trial], baseline: Score | None) -> str | None:
+    """One sentence on what racing saved in this run; None where nothing was."""
+    scores = [trial.score for trial in trials if trial.score is not None and not trial.recalled]
+    raced = [score for score in scores if score.raced_out]
+    if not raced or baseline is None or not baseline.samples:
+        return None
+    whole = baseline.samples * len(scores)
+    seen = sum(score.samples or 0 for score in scores)
+    return (
+        f"{len(raced)} of {len(scores)} evaluation(s) stopped as soon as the bar was out of reach: "
+        f"{seen} of {whole} samples were evaluated"
+    )

@@ -57,6 +57,19 @@ class Result:
         done = sum(1 for trial in self.trials if trial.score is not None)
         return done + (self.baseline is not None)
 
+    @property
+    def pareto(self) -> tuple[Trial, ...]:
+        """Trials that no other beats in both accuracy and latency, the fastest first.
+
+        Latency is measured for trials that hold the bar, and for all when time was given to go on.
+        """
+        found: list[Trial] = []
+        for trial in sorted(_measured(self.trials), key=_latency):
+            gain = self.goal.gain(trial.score.accuracy) if trial.score is not None else 0.0
+            if not found or gain > self.goal.gain(found[-1].accuracy or 0.0):
+                found.append(trial)
+        return tuple(found)
+
     def to_json(self) -> dict[str, Any]:
         raw: dict[str, Any] = {
             "met": self.met,
@@ -66,6 +79,7 @@ class Result:
             "evaluations": self.evaluations,
             "trials": len(self.trials),
             "stopped": self.stopped,
+            "pareto": [trial.number for trial in self.pareto],
             "speed": self.speed,
             "faster": self.faster,
             "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},
@@ -76,3 +90,16 @@ class Result:
             "recipe": self.recipe.to_json(),
         }
         return raw
+
+
+def _measured(trials: tuple[Trial, ...]) -> list[Trial]:
+    return [
+        trial
+        for trial in trials
+        if trial.score is not None and trial.score.latency is not None and not trial.score.raced_out
+    ]
+
+
+def _latency(trial: Trial) -> float:
+    assert trial.score is not None and trial.score.latency is not None
+    return trial.score.latency

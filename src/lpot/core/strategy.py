@@ -4,25 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from lpot.core.goal import Goal
+from lpot.core.goal import Goal, Objectives
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.trial import Trial
 
-Proposals = Generator[Sequence[Recipe], Sequence[Trial], None]
+Answer = TypeVar("Answer")
+Harm = Mapping[OpKey, float]  # larger is worse
+
+# A part of a strategy, to be used by `answer = yield from part(…)`.
+Steps = Generator[Sequence[Recipe], Sequence[Trial], Answer]
+Proposals = Steps[None]
+
+
+def _unknown(recipe: Recipe) -> Harm:
+    return {}
 
 
 @dataclass(frozen=True, eq=False)
 class StrategyContext:
-    """All that a strategy may know besides the space. Its randomness comes from `seed` alone."""
+    """All that a strategy may know besides the space. Its randomness comes from `seed` alone.
+
+    What is known of ops is found without labels or evaluations, when first asked for; where nothing
+    can be known it is empty.
+    """
 
     seed: int = 1978
     goal: Goal = field(default_factory=lambda: Goal(relative=0.01))
     baseline: float = 0.0
-    ranking: Callable[[], Mapping[OpKey, float]] = dict  # harm by op, found without labels, once
+    ranking: Callable[[], Harm] = dict  # harm by op, each alone in low precision
     options: Mapping[str, Any] = field(default_factory=dict)  # the rest of tuning.strategy
+    rest: Callable[[Recipe], Harm] = _unknown  # harm that stays when one more op of it goes back
+    curvature: Callable[[], Harm] = dict  # second derivatives of the loss, times the error made
+    gains: Callable[[], Mapping[OpKey, float]] = dict  # time an op saves in low precision
+    objectives: Objectives = field(default_factory=Objectives)
+    budget: bool = False  # time was given to go on after the first recipe that holds the bar
 
 
 Strategy = Callable[[TuningSpace, StrategyContext], Proposals]

@@ -31,6 +31,7 @@ class Score:
         None  # seconds a batch, measured by us, never the evaluation's wall time
     )
     size: int | None = None  # bytes of the model on disk
+    memory: int | None = None  # bytes a process needs at most to run it
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if value is not None}

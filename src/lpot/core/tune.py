@@ -15,13 +15,13 @@ from typing import TypeVar
 from lpot.core.backend import Backend, Observations
 from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
 from lpot.core.evaluate import Evaluator
-from lpot.core.goal import Goal, Objective, cost
+from lpot.core.goal import Goal, Objectives
 from lpot.core.history import History
 from lpot.core.limits import Watch
 from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.race import Race
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Strategy, StrategyContext
 from lpot.core.trial import Score, State, Trial
@@ -29,37 +29,50 @@ from lpot.core.trial import Score, State, Trial
 logger = logging.getLogger(__name__)
 
 Value = TypeVar("Value")
-ALIKE = 0.15  # latencies of trials, looked at one after the other on a busy machine
 
-Attempt = Callable[[Recipe], Trial]
-Executor = Callable[[Attempt, Iterable[Recipe]], Iterable[Trial]]
-
-
-def serial(attempt: Attempt, recipes: Iterable[Recipe]) -> Iterator[Trial]:
-    """One after the other, in this process; the other executors keep this signature."""
-    yield from map(attempt, recipes)
+Made = tuple[Trial, Model | None]  # the model stays away where it was built in another process
+Numbered = tuple[int, Recipe]
+Attempt = Callable[[int, Recipe], Made]
+Executor = Callable[[Attempt, Iterable[Numbered]], Iterable[Made]]
 
 
-@dataclass(frozen=True, eq=False)
-class Task:
-    """All that a tuning needs, assembled by `jobs/quantize.py`."""
+def serial(attempt: Attempt, recipes: Iterable[Numbered]) -> Iterator[Made]:
+    """One after the other, in this process; the other executors keep this signature.
+
+    A recipe is taken from `recipes` only when it can be worked on: limits are checked then.
+    """
+    for number, recipe in recipes:
+        yield attempt(number, recipe)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Bench:
+    """All that one attempt needs, in whatever process it is made."""
 
     backend: Backend
     model: Model
-    space: TuningSpace
-    strategy: Strategy
     evaluate: Evaluator
     goal: Goal
     observe: Callable[[int], Observations | None]  # statistics for so many samples, gathered once
+    measure: Callable[[Model, Score], Score] = lambda model, score: score  # adds time and memory
+    listener: Listener = field(default_factory=Listener)
+    has_budget: bool = False  # time was given to go on after the first recipe that holds the bar
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Task(Bench):
+    """All that a tuning needs, assembled by `jobs/quantize.py`."""
+
+    space: TuningSpace
+    strategy: Strategy
     history: History
     watch: Watch
-    objective: Objective = "performance"
-    measure: Callable[[Model], float | None] = lambda model: None  # seconds a batch
+    objectives: Objectives = field(default_factory=Objectives)
     keep: Callable[[Trial, Model], None] = lambda trial, model: None  # put the best so far on disk
-    rank: Callable[[], dict[OpKey, float]] = dict
+    context: StrategyContext = field(default_factory=StrategyContext)  # what strategies may know
     executor: Executor = serial
-    listener: Listener = field(default_factory=Listener)
-    seed: int = 1978
+    note: Callable[[str], None] = lambda text: None  # what the user should read in the end, too
+    baseline_runs: int = 1  # more than one shows how much the evaluation itself varies
 
 
 @dataclass(frozen=True)
@@ -75,12 +88,11 @@ def tune(task: Task) -> Outcome:
     baseline = task.history.baseline or score_baseline(task)
     task.goal.check_baseline(baseline.accuracy)
     task.listener.baseline(baseline, task.goal)
-    context = StrategyContext(task.seed, task.goal, baseline.accuracy, task.rank)
     search = _Search(task, baseline)
-    proposals = task.strategy(task.space, context)
+    proposals = task.strategy(task.space, _context(task, baseline))
     batch = next(proposals, None)
     while batch:
-        trials = list(task.executor(search.attempt, search.allowed(batch)))
+        trials = search.run(batch)
         if search.stopped or len(trials) < len(batch):
             proposals.close()
             break
@@ -90,10 +102,43 @@ def tune(task: Task) -> Outcome:
             break
     search.score_best_in_full()
     stopped = search.stopped or "the strategy has nothing more to try"
-    return Outcome(baseline, search.best, tuple(search.tried.values()), stopped)
+    trials = sorted(search.tried.values(), key=lambda trial: trial.number)
+    return Outcome(baseline, search.best, tuple(trials), stopped)
+
+
+def _context(task: Task, baseline: Score) -> StrategyContext:
+    return replace(
+        task.context,
+        goal=task.goal,
+        baseline=baseline.accuracy,
+        objectives=task.objectives,
+        budget=task.has_budget,
+    )
 
 
 def score_baseline(task: Task) -> Score:
+    """FP32's score; the mean of several where the evaluation's own noise is asked for."""
+    scores = [_score_once(task) for _ in range(max(1, task.baseline_runs))]
+    accuracies = [score.accuracy for score in scores]
+    score = replace(scores[0], accuracy=sum(accuracies) / len(accuracies))
+    _warn_about_noise(task, score.accuracy, max(accuracies) - min(accuracies))
+    score = replace(task.measure(task.model, score), size=task.model.nbytes)
+    task.model.close()
+    task.history.record_baseline(score, task.evaluate.identity)
+    return score
+
+
+def _warn_about_noise(task: Task, baseline: float, spread: float) -> None:
+    allowed = abs(baseline - task.goal.bar(baseline))
+    if spread > allowed / 2:
+        task.note(
+            f"warning: {task.baseline_runs} evaluations of FP32 differ by {spread:.4g}, more than "
+            f"half of the loss of {allowed:.4g} that is allowed: the evaluation is too noisy to "
+            "decide; evaluate more samples, fix its seed, or allow more"
+        )
+
+
+def _score_once(task: Task) -> Score:
     task.listener.phase("evaluating FP32")
     score = guarded(lambda: task.evaluate(task.model))
     if isinstance(score, LpotError) and not isinstance(score, EvaluationError):
@@ -102,9 +147,6 @@ def score_baseline(task: Task) -> Score:
         raised = f"{task.evaluate.name} raised {type(score).__name__}: "
         said = "" if isinstance(score, EvaluationError) else raised
         raise EvaluationError(f"on the FP32 baseline: {said}{score}") from score
-    score = replace(score, latency=task.measure(task.model), size=task.model.nbytes)
-    task.model.close()
-    task.history.record_baseline(score, task.evaluate.identity)
     return score
 
 
@@ -115,18 +157,36 @@ class _Search:
         self.task = task
         self.baseline = baseline
         self.tried: dict[str, Trial] = {}
+        self.begun: set[str] = set()  # those in the hands of an executor included
+        self.number = len(task.history.trials)
         self.best: Trial | None = None
         self.stopped = ""
         self.failures = 0  # in a row
         self.repeats = 0  # in a row: a strategy that proposes nothing new must end, too
 
-    def allowed(self, batch: Sequence[Recipe]) -> Iterator[Recipe]:
-        """The recipes of a batch, as long as no limit is reached."""
+    def run(self, batch: Sequence[Recipe]) -> list[Trial]:
+        """The trials of a batch, in its order; fewer of them when a limit was reached."""
+        for trial, model in self.task.executor(self.attempt, self.fresh(batch)):
+            self._record_safely(trial, model)
+        return [self.tried[recipe.digest] for recipe in batch if recipe.digest in self.tried]
+
+    def fresh(self, batch: Sequence[Recipe]) -> Iterator[Numbered]:
+        """The recipes that need work, as long as no limit is reached; known ones are recalled."""
         for recipe in batch:
             self.stopped = self._over() or ""
             if self.stopped:
                 return
-            yield recipe
+            if recipe.digest in self.begun:
+                self.repeats += 1
+                continue
+            self.repeats = 0
+            self.begun.add(recipe.digest)
+            known = self.task.history.recall(recipe)
+            if known is not None and known.accuracy is not None:
+                met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
+                self._record_safely(replace(known, met=met, recalled=True), None)
+            else:
+                yield self._take_number(), recipe
 
     def _over(self) -> str | None:
         met = self.best is not None and self.best.met
@@ -134,37 +194,26 @@ class _Search:
         first_is_enough = met and not getattr(self.task.strategy, "settles", False)
         if self.repeats >= 1000:
             return "the strategy repeats itself"
-        return self.task.watch.over(len(self.tried), self.failures, first_is_enough)
+        return self.task.watch.over(len(self.begun), self.failures, first_is_enough)
 
-    def attempt(self, recipe: Recipe) -> Trial:
-        """Recall or try one recipe, and write down what came of it."""
-        if recipe.digest in self.tried:
-            self.repeats += 1
-            return self.tried[recipe.digest]
-        self.repeats = 0
-        known = self.task.history.recall(recipe)
-        if known is not None and known.accuracy is not None:
-            met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
-            trial, model = replace(known, met=met, recalled=True), None
-        else:
-            race = Race(self.task.goal, self.baseline)
-            trial, model = attempt(self.task, recipe, self.baseline, self._next_number, race)
-        self._record_safely(trial, model)
-        return trial
+    def attempt(self, number: int, recipe: Recipe) -> Made:
+        return attempt(
+            self.task, recipe, self.baseline, number, Race(self.task.goal, self.baseline)
+        )
 
     def score_best_in_full(self) -> None:
         """What is handed back has been evaluated on everything, even if its trial was raced out."""
         best = self.best
         if best is None or best.score is None or not best.score.raced_out:
             return
-        trial, model = attempt(self.task, best.recipe, self.baseline, self._next_number, None)
+        trial, model = attempt(self.task, best.recipe, self.baseline, self._take_number(), None)
         if trial.score is not None:
             self.best = None
             self._record_safely(trial, model)
 
-    @property
-    def _next_number(self) -> int:
-        return len(self.task.history.trials) + 1
+    def _take_number(self) -> int:
+        self.number += 1
+        return self.number
 
     def _record_safely(self, trial: Trial, model: Model | None) -> None:
         try:
@@ -182,10 +231,14 @@ class _Search:
         self.task.listener.trial(trial, self.best)
         if not trial.recalled:
             self.task.history.append(trial)
-            if improved and model is not None:
-                self.task.keep(trial, model)
+            if improved:
+                self.task.keep(trial, model or self._build(trial.recipe))
         if model is not None:
             model.close()
+
+    def _build(self, recipe: Recipe) -> Model:
+        """The model of a trial that was made in another process."""
+        return self.task.backend.build(self.task.model, recipe, self.task.observe(recipe.samples))
 
     def _improves(self, trial: Trial) -> bool:
         if trial.score is None:
@@ -193,27 +246,27 @@ class _Search:
         if self.best is None:
             return True
         assert self.best.score is not None
-        goal, objective = self.task.goal, self.task.objective
+        goal, objectives = self.task.goal, self.task.objectives
         if trial.met != self.best.met:
             return trial.met
         if not trial.met:
             return goal.gain(trial.score.accuracy) > goal.gain(self.best.score.accuracy)
-        new, old = (cost(item, objective, goal) for item in (trial.score, self.best.score))
+        new, old = (
+            objectives.cost(score, self.baseline, goal) for score in (trial.score, self.best.score)
+        )
         # A quick look at the clock tells no small differences, and none at all where nothing was
         # measured: the model with less FP32 wins then.
-        if objective == "performance" and (new == old or abs(new - old) <= ALIKE * max(new, old)):
+        if objectives.alike(new, old):
             return len(trial.recipe.float_ops) < len(self.best.recipe.float_ops)
         return new < old
 
 
-def attempt(
-    task: Task, recipe: Recipe, baseline: Score, number: int, race: Race | None
-) -> tuple[Trial, Model | None]:
+def attempt(bench: Bench, recipe: Recipe, baseline: Score, number: int, race: Race | None) -> Made:
     """Build and score one recipe. Whatever goes wrong becomes a FAILED trial with its cause."""
     # Bad calibration data are no fault of the recipe: they end the search, with their own error.
-    observations = task.observe(recipe.samples)
+    observations = bench.observe(recipe.samples)
     start = time.monotonic()
-    made = guarded(lambda: _build_and_score(task, recipe, observations, baseline, number, race))
+    made = guarded(lambda: _build_and_score(bench, recipe, observations, baseline, number, race))
     spent = time.monotonic() - start
     if isinstance(made, Exception):
         logger.debug("trial %d failed", number, exc_info=made)
@@ -223,19 +276,19 @@ def attempt(
 
 
 def _build_and_score(
-    task: Task,
+    bench: Bench,
     recipe: Recipe,
     observations: Observations | None,
     baseline: Score,
     number: int,
     race: Race | None,
 ) -> tuple[Model, Score, bool]:
-    model = task.backend.build(task.model, recipe, observations)
-    task.listener.begin(number, recipe)
-    score = replace(task.evaluate(model, race), size=model.nbytes)
-    met = task.goal.is_met(score.accuracy, baseline.accuracy)
-    if met and task.objective == "performance":
-        score = replace(score, latency=task.measure(model))
+    model = bench.backend.build(bench.model, recipe, observations)
+    bench.listener.begin(number, recipe)
+    score = replace(bench.evaluate(model, race), size=model.nbytes)
+    met = bench.goal.is_met(score.accuracy, baseline.accuracy)
+    if met or (bench.has_budget and not score.raced_out):
+        score = bench.measure(model, score)
     return model, score, met
 
 

@@ -36,7 +36,7 @@ class Workspace:
     """One folder, locked while in use."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder = folder.absolute()  # eval_func may change the working folder
 
     @property
     def history(self) -> Path:
@@ -54,9 +54,7 @@ class Workspace:
         """Probe now what would otherwise fail after hours: permission and room."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            probe = self.folder / f".probe-{os.getpid()}"
-            probe.write_bytes(b"lpot")
-            probe.unlink()
+            _probe(self.folder)
             free = shutil.disk_usage(self.folder).free
         except OSError as error:
             raise WorkspaceError(
@@ -126,8 +124,7 @@ def check_output(output: Path, source: Any) -> None:
     folder = output if output.is_dir() else output.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
+        _probe(folder)
     except OSError as error:
         raise WorkspaceError(
             f"{output}: the model can't be written there ({error.strerror}): choose another output"
@@ -140,6 +137,12 @@ def fresh_folder(folder: Path) -> Path:
     while (candidate := folder.with_name(f"{folder.name}-run{number}")).exists():
         number += 1
     return candidate
+
+
+def _probe(folder: Path) -> None:
+    """Write a file that is gone with the process, however it ends."""
+    with tempfile.TemporaryFile(dir=folder) as stream:
+        stream.write(b"lpot")
 
 
 def _owner(path: Path) -> str:

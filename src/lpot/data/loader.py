@@ -108,6 +108,30 @@ class DataLoader:
             seed=self.seed,
         )
 
+    def groups(self) -> list[list[int]] | None:
+        """The sample numbers of each batch of a pass; None where they are known only on the way."""
+        sources = (self.dataset, self.sampler, self.batch_sampler)
+        ends = all(hasattr(one, "__len__") for one in sources if one is not None)
+        return list(self._groups()) if self._numbered and ends else None
+
+    def with_groups(self, groups: Sequence[Sequence[int]]) -> DataLoader:
+        """The same dataset in these batches, each a list of sample numbers."""
+        loader = DataLoader(
+            self.dataset,
+            self.batch_size,
+            self.collate_fn,
+            batch_sampler=groups,
+            num_workers=self.num_workers,
+            seed=self.seed,
+        )
+        loader.set_epoch(self.epoch)
+        return loader
+
+    @property
+    def batches_are_plain(self) -> bool:
+        """A sample comes out the same whichever others are in its batch."""
+        return self.collate_fn is collate
+
     def with_batch_size(self, batch_size: int) -> DataLoader:
         """The same loader with batches of another size."""
         return DataLoader(

@@ -92,7 +92,7 @@ def check_options(
             raise ConfigError(
                 f"{what} has no argument {option!r}{did_you_mean(str(option), known) or ';'} "
                 f"It takes: {', '.join(known) or 'none'}",
-                path=path,
+                path=f"{path}.{option}" if path else "",
             )
     missing = [i.name for i in named if i.default is i.empty and i.name not in options]
     if missing:

@@ -16,11 +16,13 @@ from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import History
 from lpot.core.interrupt import REASON
 from lpot.core.model import Model
+from lpot.core.race import saving
 from lpot.core.recipe import Recipe
 from lpot.core.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
 from lpot.jobs.evaluation import plain
+from lpot.jobs.report import write_report
 from lpot.jobs.speed import with_speed
 
 if TYPE_CHECKING:
@@ -57,6 +59,9 @@ def finish(
         workspace=job.workspace.folder,
         interrupted=outcome is not None and outcome.stopped == REASON,
     )
+    saved = saving(result.trials, result.baseline)
+    if saved:
+        job.add_note(saved)
     _warn_about_scores(job, result)
     result = with_speed(job, result)
     return _write(job, result)
@@ -152,8 +157,9 @@ def _warn_about_scores(job: Job, result: Result) -> None:
             f"{failed[-1].error}"
         )
     scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
+    given = job.request.eval_func is not None
     # A trial that scores otherwise proves that eval_func looks at its model.
-    if scored and all(t.accuracy == result.baseline.accuracy for t in scored):
+    if given and scored and all(t.accuracy == result.baseline.accuracy for t in scored):
         job.add_note(
             f"every INT8 trial scored exactly as FP32 does ({result.baseline.accuracy!r}): "
             "is eval_func using the model it is given?"
@@ -180,6 +186,7 @@ def _write(job: Job, result: Result) -> Result:
     try:
         write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
         write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
+        write_report(job, result)
     except OSError as error:
         logger.warning("%s: can't write the result (%s)", job.workspace.folder, error)
     return result

@@ -146,7 +146,9 @@ class _Look:
         try:
             if self.job.request.eval_func is not None:
                 check_function(self.job.request.eval_func)
-            self.evaluator = make_evaluator(self.job.request, self.job.model)
+            self.evaluator = make_evaluator(
+                self.job.request, self.job.model, self.job.add_note
+            )
         except LpotError as error:
             yield Check("evaluation", "fail", str(error))
             return
@@ -185,12 +187,14 @@ class _Look:
         if output is not None:
             places["output"] = output.parent
         for name, folder in places.items():
+            path = output if name == "output" and output is not None else folder
             try:
+                if path == output and is_same(path, self.job.request.model):
+                    raise WorkspaceError(f"{path} is the FP32 model itself: name another file")
                 free = room(folder, needed)
             except WorkspaceError as error:
                 yield Check(name, "fail", str(error))
                 continue
-            path = output if name == "output" else folder
             yield Check(
                 name, "ok", f"{path}: {free / 1e9:.3g} GB free, about {needed / 1e6:.3g} MB needed"
             )
@@ -278,12 +282,10 @@ def check_function(function: Callable[..., Any]) -> None:
         ) from error
 
 
-def check_output(output: Path, model: Any) -> None:
-    """Refuse now an output that could not be written, or would overwrite the model itself."""
+def is_same(output: Path, model: Any) -> bool:
+    """Would the output overwrite the model it is made from?"""
     source = Path(model) if isinstance(model, str | os.PathLike) else None
-    if source is not None and output.exists() and output.resolve() == source.resolve():
-        raise ConfigError(f"{output} is the FP32 model itself: name another file", "--output")
-    room(output.parent, 0)
+    return source is not None and source.exists() and output.exists() and output.samefile(source)
 
 
 def room(folder: Path, needed: int) -> int:

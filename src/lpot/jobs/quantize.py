@@ -7,7 +7,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,19 @@ from typing import Any
 from lpot.backends import detect, get_backend, implied_approach
 from lpot.config.availability import unavailable
 from lpot.config.identity import identity
-from lpot.config.rules import approach, goal, limits, model_spec, rules, sampling_sizes
+from lpot.config.rules import (
+    approach,
+    goal,
+    limits,
+    model_spec,
+    objectives,
+    rules,
+    sampling_sizes,
+)
 from lpot.config.schema import Config
 from lpot.core.backend import Approach, Backend, Observations
 from lpot.core.calibration import Calibration
-from lpot.core.errors import CalibrationError, ConfigError, DataError, LpotError
+from lpot.core.errors import CalibrationError, ConfigError, DataError
 from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
 from lpot.core.interrupt import interruptible
@@ -32,12 +40,15 @@ from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
 from lpot.core.store import observations_path, save_observations
 from lpot.core.strategy import Strategy
-from lpot.core.trial import Trial
-from lpot.core.tune import Task, tune
+from lpot.core.trial import Score, Trial
+from lpot.core.tune import Executor, Task, tune
 from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
 from lpot.jobs.evaluation import calibration_loader, make_evaluator
+from lpot.jobs.executor import chosen_executor
 from lpot.jobs.finish import finish, float_result
+from lpot.jobs.footprint import peak_memory
 from lpot.jobs.forecast import most_trials
+from lpot.jobs.insight import context
 from lpot.strategy import get_strategy
 from lpot.version import VERSION
 
@@ -70,10 +81,11 @@ def quantize(request: Request) -> Result:
     """Tune, and never come home empty."""
     if request.output is not None:
         check_output(request.output, request.model)
+        request = replace(request, output=request.output.absolute())
     job = Job(request)
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
     with job.workspace.lock(), interruptible(job.watch, job.listener), heard_by(job.listener):
-        evaluator = make_evaluator(request, job.model)
+        evaluator = make_evaluator(request, job.model, job.add_note)
         if not job.space.choices:
             return float_result(job, job.why_not())
         if evaluator is None:
@@ -81,7 +93,8 @@ def quantize(request: Request) -> Result:
         history = job.open_history(evaluator)
         most = most_trials(job.strategy, job.space, job.watch.limits)
         job.listener.plan(most, job.watch.limits.timeout)
-        outcome = tune(job.task(evaluator, history))
+        with chosen_executor(job, history) as executor:
+            outcome = tune(job.task(evaluator, history, executor))
         return finish(job, outcome, history)
 
 
@@ -111,10 +124,12 @@ class Job:
         self.notes += self.space.notes
         self._check_calibration()
         self.goal = goal(config)
+        self.objectives = objectives(config)
         self.watch = Watch(limits(config))
         self.workspace = Workspace(self._folder())
-        self.strategy = request.strategy or get_strategy(config.tuning.strategy.name)
+        self.strategy = self._strategy()
         self._observed: dict[int, Observations] | None = None
+        self.harm: dict[OpKey, float] = {}  # by op, once a strategy has asked for the ranking
         for note in self.notes:
             self.listener.note(note)
 
@@ -124,6 +139,18 @@ class Job:
             return restrict(self.capability, wishes, samples, self.request.lenient)
         except ConfigError as error:
             raise ConfigError(str(error), where=self.config.where(error.path)) from None
+
+    def _strategy(self) -> Strategy:
+        name = self.config.tuning.strategy.name
+        chosen = get_strategy(self.request.strategy or name, self.config.quantization.quant_level)
+        needs = getattr(chosen, "needs", None)
+        if needs is not None and not hasattr(self.backend, needs):
+            raise ConfigError(
+                f"{name} needs the {needs} of the loss, which backend {self.backend.name} can't "
+                "tell: use mse_v2 or basic",
+                path="tuning.strategy.name",
+            )
+        return chosen
 
     # -- calibration -------------------------------------------------------------------------
 
@@ -176,19 +203,6 @@ class Job:
                 "the tuning goes on, but `recover` will not find its statistics"
             )
 
-    def rank(self) -> dict[OpKey, float]:
-        """Harm by op, from calibration data alone; empty where the backend can't tell."""
-        recipe = self.space.default()
-        observations = self.observe(recipe.samples)
-        if observations is None or not hasattr(self.backend, "rank"):
-            return {}
-        self.listener.phase("ranking ops by the harm they do")
-        try:
-            return self.backend.rank(self.model, recipe, observations)
-        except LpotError as error:
-            self.add_note(f"ops could not be ranked ({error}): they are taken in the model's order")
-            return {}
-
     # -- parts -------------------------------------------------------------------------------
 
     def add_note(self, text: str) -> None:
@@ -235,7 +249,7 @@ class Job:
                 )
         return history
 
-    def task(self, evaluator: Evaluator, history: History) -> Task:
+    def task(self, evaluator: Evaluator, history: History, executor: Executor) -> Task:
         return Task(
             backend=self.backend,
             model=self.model,
@@ -246,20 +260,28 @@ class Job:
             observe=self.observe,
             history=history,
             watch=self.watch,
-            objective=self.config.tuning.objective,
+            objectives=self.objectives,
             measure=self.measure,
             keep=self.keep,
-            rank=self.rank,
+            context=context(self),
+            executor=executor,
+            has_budget=self.watch.limits.timeout > 0,
             listener=self.listener,
-            seed=self.config.tuning.random_seed,
+            note=self.add_note,
+            baseline_runs=self.config.tuning.accuracy_criterion.baseline_runs,
         )
 
-    def measure(self, model: Model) -> float | None:
-        """Seconds a batch here and now, for choosing among trials; the proof comes at the end."""
+    def measure(self, model: Model, score: Score) -> Score:
+        """A quick look, here and now, for choosing among trials; the proof comes at the end."""
         if self.calibration is None or not self.request.measure_speed:
-            return None
-        inputs = self.calibration.first.inputs
-        return latency(lambda: self.backend.run(model, inputs), seconds=0.3).median
+            return score
+        inputs, words = self.calibration.first.inputs, self.objectives.words
+        if "performance" in words or self.watch.limits.timeout > 0:
+            timing = latency(lambda: self.backend.run(model, inputs), seconds=0.3)
+            score = replace(score, latency=timing.median)
+        if "footprint" in words:
+            score = replace(score, memory=peak_memory(model, inputs))
+        return score
 
     @property
     def best_path(self) -> Path:

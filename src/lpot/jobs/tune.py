@@ -58,7 +58,9 @@ def tune(
     Returns:
         A `Result`: `.model`, `.met`, `.accuracy`, `.speed`, `.faster`, `.recipe`, `.trials`.
     """
-    named = strategy if isinstance(strategy, str) else None
+    # Without a yaml nothing says `basic`: go on from its answer to the best one.
+    default = "auto" if config is None and strategy is None else None
+    named = strategy if isinstance(strategy, str) else default
     changes = {
         "model.framework": framework if isinstance(framework, str) else None,
         "quantization.approach": _approach_word(approach),

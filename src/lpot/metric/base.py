@@ -17,14 +17,16 @@ Floats = npt.NDArray[np.float64]
 class BaseMetric:
     """Base of all metrics. A user's own needs `update`, `reset` and `result`; the rest is extra.
 
-    `is_mean` says that `result()` is the plain mean of `per_sample` values, each within `bounds`:
-    an evaluation can then stop as soon as the bar is out of reach, without any risk.
+    `is_mean` says that `result()` is the plain mean of `per_sample` values, each within `bounds`,
+    and `tally` how far it has come: an evaluation can then stop as soon as the bar is out of reach,
+    without any risk.
     """
 
     name: str = "metric"  # as it is written in yaml
     higher_is_better: bool = True
     is_mean: bool = False
     bounds: tuple[float, float] = (float("-inf"), float("inf"))
+    latest: Floats | None = None  # per-sample scores of the latest update, where there are some
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -46,6 +48,11 @@ class BaseMetric:
     def per_sample(self, preds: Any, labels: Any = None) -> Floats:
         """The score of each sample of a batch; only where the metric is a mean over samples."""
         raise self.fault("is not a mean over samples, so single samples have no score")
+
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        """Samples scored so far and the sum of their scores; None where there is no such mean."""
+        return None
 
     @property
     def details(self) -> dict[str, float]:
@@ -86,12 +93,16 @@ class SampleMean(BaseMetric):
     def reset(self) -> None:
         self.seen = 0
         self.total = 0.0
-        self.latest: Floats = np.empty(0)  # per-sample values of the latest update
+        self.latest: Floats = np.empty(0)
 
     def update(self, preds: Any, labels: Any = None) -> None:
         self.latest = self.per_sample(preds, labels)
         self.total += float(self.latest.sum())
         self.seen += len(self.latest)
+
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        return (self.seen, self.total) if self.is_mean else None
 
     def result(self) -> float:
         if self.seen == 0:

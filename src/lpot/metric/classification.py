@@ -233,6 +233,7 @@ class F1(_Counts):
         super().reset()
         self.total = 0.0  # of texts
         self.is_mean = False
+        self.latest = None
 
     def update(self, preds: Any, labels: Any = None) -> None:
         if not _is_text(preds):
@@ -244,8 +245,13 @@ class F1(_Counts):
             raise self.fault("was given labels before and now texts", self.seen)
         values = self.per_sample(preds, labels)
         self.is_mean = True
+        self.latest = values
         self.total += float(values.sum())
         self.seen += len(values)
+
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        return (self.seen, self.total) if self.is_mean else None
 
     def per_sample(self, preds: Any, labels: Any = None) -> Floats:
         if not _is_text(preds):

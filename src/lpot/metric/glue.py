@@ -99,6 +99,14 @@ class GLUE(BaseMetric):
             return super().per_sample(preds, labels)
         return self.parts["acc"].per_sample(preds, labels)
 
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        return self.parts["acc"].tally if self.key == "acc" else None
+
+    @property
+    def latest(self) -> Floats | None:  # type: ignore[override]  # of the part that counts
+        return self.parts["acc"].latest if self.key == "acc" else None
+
     def result(self) -> float:
         if self.key in self.parts:
             return self.parts[self.key].result()

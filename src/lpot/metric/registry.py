@@ -17,28 +17,38 @@ from lpot.metric.squad import SquadEM, SquadF1
 from lpot.metric.text import BLEU
 from lpot.metric.weighted import WeightedMetrics
 
-METRICS: dict[str, type[BaseMetric]] = {
-    "topk": TopK,
-    "Accuracy": Accuracy,
-    "F1": F1,
-    "MCC": MCC,
-    "ROC": ROC,
-    "MAE": MAE,
-    "MSE": MSE,
-    "RMSE": RMSE,
-    "Loss": Loss,
-    "Pearson": Pearson,
-    "Spearman": Spearman,
-    "mAP": MeanAP,
-    "COCOmAP": CocoMAP,
-    "COCOmAPv2": CocoMAPv2,
-    "VOCmAP": VocMAP,
-    "mIOU": MeanIoU,
-    "BLEU": BLEU,
-    "SquadF1": SquadF1,
-    "SquadEM": SquadEM,
-    "GLUE": GLUE,
-}
+
+class _Metrics(dict[str, type[BaseMetric]]):
+    """The built-in names; called with a framework's name, the user's own for it as well."""
+
+    def __call__(self, framework: str) -> dict[str, type[Any]]:
+        return metrics_of(framework)
+
+
+METRICS = _Metrics(
+    {
+        "topk": TopK,
+        "Accuracy": Accuracy,
+        "F1": F1,
+        "MCC": MCC,
+        "ROC": ROC,
+        "MAE": MAE,
+        "MSE": MSE,
+        "RMSE": RMSE,
+        "Loss": Loss,
+        "Pearson": Pearson,
+        "Spearman": Spearman,
+        "mAP": MeanAP,
+        "COCOmAP": CocoMAP,
+        "COCOmAPv2": CocoMAPv2,
+        "VOCmAP": VocMAP,
+        "mIOU": MeanIoU,
+        "BLEU": BLEU,
+        "SquadF1": SquadF1,
+        "SquadEM": SquadEM,
+        "GLUE": GLUE,
+    }
+)
 
 FRAMEWORKS = (
     "tensorflow",

@@ -41,6 +41,12 @@ class _Difference(SampleMean):
     def per_sample(self, preds: Any, labels: Any = None) -> Floats:
         return np.asarray([cost.mean() for cost in self._costs(preds, labels)], dtype=np.float64)
 
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        # The mean is over elements: of each sample, its own mean counts.
+        per_sample = self.elements / self.seen if self.seen else 1.0
+        return (self.seen, self.total / per_sample) if self.is_mean else None
+
     def result(self) -> float:
         if self.elements == 0:
             raise self.empty()

@@ -101,6 +101,10 @@ class _Squad(BaseMetric):
         ]
         return 100.0 * np.asarray(rows, dtype=np.float64).reshape(-1, 2)[:, self._column]
 
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        return len(self.scores), 100.0 * sum(row[self._column] for row in self.scores.values())
+
     def result(self) -> float:
         return self.details[self._headline]
 

@@ -87,6 +87,24 @@ class WeightedMetrics(BaseMetric):
         total: Floats = np.sum(rows, axis=0, dtype=np.float64)
         return total
 
+    @property
+    def tally(self) -> tuple[int, float] | None:
+        parts = [getattr(metric, "tally", None) for metric in self.metrics.values()]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts) or len({seen for seen, _ in known}) > 1:
+            return None
+        totals = [total for _, total in known]
+        return known[0][0], float(np.dot(totals, self.weights))
+
+    @property
+    def latest(self) -> Floats | None:  # type: ignore[override]  # depends on the members
+        rows = [getattr(metric, "latest", None) for metric in self.metrics.values()]
+        known = [row for row in rows if row is not None]
+        if len(known) < len(rows) or len({len(row) for row in known}) > 1:
+            return None
+        total: Floats = np.dot(self.weights, known)
+        return total
+
     def result(self) -> float:
         scores = [float(metric.result()) for metric in self.metrics.values()]
         return float(np.dot(scores, self.weights))

@@ -12,6 +12,8 @@ from lpot.core.progress import Listener
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, Trial
 
+PAUSE = 0.5  # seconds between two steps told, the last one excepted
+
 
 class JsonLinesListener(Listener):
     """Each event with its name and the seconds since the first one."""
@@ -19,15 +21,23 @@ class JsonLinesListener(Listener):
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
         self._start = time.monotonic()
+        self._total: int | None = None
+        self._stepped = 0.0
 
     def phase(self, name: str, total: int | None = None) -> None:
+        self._total, self._stepped = total, 0.0
         self._say("phase", name=name, total=total)
 
     def expect(self, total: int) -> None:
+        self._total = total
         self._say("expect", total=total)
 
     def step(self, done: int) -> None:
-        self._say("step", done=done)
+        # A thousand batches need no thousand lines.
+        now = time.monotonic()
+        if done == self._total or now - self._stepped >= PAUSE:
+            self._stepped = now
+            self._say("step", done=done)
 
     def note(self, text: str) -> None:
         self._say("note", text=text)

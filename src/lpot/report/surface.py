@@ -50,7 +50,7 @@ class LiveSurface(PlainSurface):
             transient=True,
             refresh_per_second=5,
             # What the user's code prints must not tear the foot; what is piped must stay piped.
-            redirect_stdout=sys.stdout.isatty(),
+            redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self._live.start()
         atexit.register(self.close)  # a hidden cursor must not outlive us

@@ -90,8 +90,8 @@ class TerminalListener(Listener):
         self.scene.best = None
         bar = words.accuracy(goal.bar(score.accuracy))
         self.surface.line(
-            f"FP32: accuracy {words.accuracy(score.accuracy)}, so the bar is {bar} ({goal}); "
-            f"one evaluation takes {words.duration(score.seconds)}"
+            f"FP32: accuracy {words.accuracy(score.accuracy)}, bar {bar} ({goal}), "
+            f"{words.duration(score.seconds)}"
         )
 
     def begin(self, number: int, recipe: Recipe) -> None:
@@ -190,8 +190,12 @@ class TerminalListener(Listener):
 
 
 def _remarks(trial: Trial, best: Trial | None) -> list[str]:
-    remarks = ["best so far"] if best is trial else []
-    return [*remarks, "recalled"] if trial.recalled else remarks
+    remarks = {
+        "best so far": best is trial,
+        "given up early": trial.score is not None and trial.score.raced_out,
+        "recalled": trial.recalled,
+    }
+    return [remark for remark, applies in remarks.items() if applies]
 
 
 def _one_line(text: str | None) -> str:

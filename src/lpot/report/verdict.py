@@ -76,9 +76,9 @@ def rows(result: Result) -> Iterator[tuple[str, str]]:
 
 def speed(result: Result) -> str:
     """How much faster, with its interval and the times behind it."""
-    if result.speed is None or result.benchmark is None:
+    if result.speed is None:
         return "not measured"
-    found = result.benchmark.models[1].comparison
+    found = None if result.benchmark is None else result.benchmark.models[1].comparison
     span = "" if found is None else f" [{found.low:.2f} to {found.high:.2f}]"
     ratio = f"{result.speed:.2f}{span}"
     words_of = {
@@ -90,7 +90,8 @@ def speed(result: Result) -> str:
 
 
 def _latencies(result: Result) -> str:
-    assert result.benchmark is not None
+    if result.benchmark is None:
+        return ""
     timings = [model.timing for model in result.benchmark.models[:2]]
     medians = [timing.median for timing in timings if timing is not None]
     if len(medians) < 2:
@@ -117,6 +118,11 @@ def _places(result: Result) -> Iterator[tuple[str, str]]:
     folder = result.workspace
     if folder is None:
         return
-    for name, path in (("history", result.history), ("result", folder / "result.json")):
+    places = {
+        "history": result.history,
+        "result": folder / "result.json",
+        "report": folder / "report.html",
+    }
+    for name, path in places.items():
         if path is not None and Path(path).exists():
             yield name, str(path)

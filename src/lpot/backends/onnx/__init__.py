@@ -40,10 +40,10 @@ PASSES = (
     fold_constants,
     fold_batchnorm,
     reorder_gelu,
-    fuse_matmul_bias,
     spread_transposed_conv,
     normalize_gemm,
     equalize_channels,
+    fuse_matmul_bias,
 )
 
 

@@ -123,15 +123,16 @@ def static_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConf
     )
 
 
-def dynamic_choices(kind: str, target: Target) -> tuple[OpConfig, ...]:
+def dynamic_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConfig, ...]:
     bits = bits_for(kind, target)
+    granularities = ("per_channel", "per_tensor") if per_channel else ("per_tensor",)
     return tuple(
         OpConfig(
             TensorConfig("uint8", "asym", "per_tensor", "minmax", 8),
             TensorConfig("int8", "sym", granularity, "minmax", bits),
             "dynamic",
         )
-        for granularity in ("per_channel", "per_tensor")
+        for granularity in granularities
     )
 
 

@@ -40,12 +40,7 @@ class Graph:
 
     @cached_property
     def inputs(self) -> tuple[str, ...]:
-        """Names of true inputs: initializers listed as inputs (IR < 4) are not."""
-        return tuple(
-            value.name
-            for value in self.header.graph.input
-            if value.name not in self.weights and value.name not in self.opaque
-        )
+        return tuple(value.name for value in self.header.graph.input)
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:
@@ -126,10 +121,6 @@ class Graph:
         model.CopyFrom(self.header)
         model.graph.node.extend(self.nodes)
         model.graph.initializer.extend(self.opaque.values())
-        constants = set(self.weights) | set(self.opaque)
-        true_inputs = [value for value in model.graph.input if value.name not in constants]
-        del model.graph.input[:]
-        model.graph.input.extend(true_inputs)
         return model
 
 

@@ -78,7 +78,8 @@ def _compute_choices(
     if approach != "dynamic":
         yield from static_choices(kind, _per_channel(graph, node), target)
     if approach != "static" and kind in ("MatMul", "Gemm"):
-        yield from dynamic_choices(kind, target)
+        # MatMulInteger takes one zero point per column for a plain matrix only.
+        yield from dynamic_choices(kind, graph.weights[node.input[1]].ndim == 2, target)
 
 
 def _per_channel(graph: Graph, node: NodeProto) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from typing import Any
 
@@ -12,31 +13,13 @@ import onnx
 from google.protobuf.message import DecodeError
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
-from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.external import OPAQUE, embed, external_file, fetch
+from lpot.backends.onnx.graph import Graph, reads
 from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)
 
 MIN_OPSET = 11
-# What numpy has no dtype for; such tensors travel as they are.
-_OPAQUE = {
-    getattr(TensorProto, name)
-    for name in [
-        "STRING",
-        "BFLOAT16",
-        "FLOAT8E4M3FN",
-        "FLOAT8E4M3FNUZ",
-        "FLOAT8E5M2",
-        "FLOAT8E5M2FNUZ",
-        "FLOAT8E8M0",
-        "UINT4",
-        "INT4",
-        "FLOAT4E2M1",
-        "UINT2",
-        "INT2",
-    ]
-    if hasattr(TensorProto, name)
-}
 # What numpy and onnx raise over a tensor that is not what it says.
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError)
 _FOREIGN = (
@@ -106,13 +89,13 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
             "onnx.version_converter.convert_version(model, 17), or export again"
         )
     _check_names(proto, what)
-    _embed(proto.graph, folder, what, inner=False)
+    embed(proto.graph, folder, what, inner=False)
     weights: dict[str, np.ndarray] = {}
     opaque: dict[str, TensorProto] = {}
     for tensor in proto.graph.initializer:
-        if tensor.data_type in _OPAQUE:
+        if tensor.data_type in OPAQUE:
             if tensor.data_location == TensorProto.EXTERNAL:
-                _fetch_opaque(tensor, folder, what)
+                fetch(tensor, folder, what)
             opaque[tensor.name] = tensor
         else:
             weights[tensor.name] = _array(tensor, folder, what)
@@ -121,12 +104,13 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
     except _DAMAGE as error:
         raise UnsupportedModel(f"{what}: a Constant is damaged ({error})") from error
     _name_nodes(proto)
-    nodes = tuple(_copy(node) for node in proto.graph.node)
+    nodes = _sorted([_copy(node) for node in proto.graph.node], what)
     for sparse in proto.graph.sparse_initializer:
         raise UnsupportedModel(f"{what}: sparse initializer {sparse.values.name!r}; store it dense")
     del proto.graph.node[:]
     del proto.graph.initializer[:]
     del proto.graph.value_info[:]
+    _drop_constant_inputs(proto, {*weights, *opaque})
     # Weights that nobody reads are dropped: the runtime refuses them when handed over aside.
     bare = Graph(proto, nodes, weights, opaque).replaced(nodes, weights)
     types, shapes = _infer(bare)
@@ -137,6 +121,9 @@ def _check_names(proto: ModelProto, what: str) -> None:
     made: set[str] = {tensor.name for tensor in proto.graph.initializer}
     made |= {value.name for value in proto.graph.input}
     for node in proto.graph.node:
+        for text in (node.name, node.op_type, *node.input, *node.output):
+            if not isinstance(text, str):  # protobuf hands over as bytes what is not UTF-8
+                raise UnsupportedModel(f"{what}: the name {text!r} is no text; the file is damaged")
         for name in node.output:
             if name and name in made:
                 raise UnsupportedModel(
@@ -152,6 +139,8 @@ def _check_names(proto: ModelProto, what: str) -> None:
 
 def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
     try:
+        if any(size < 0 for size in tensor.dims):
+            raise ValueError(f"a shape of {list(tensor.dims)}")
         if tensor.data_location != TensorProto.EXTERNAL:
             return numpy_helper.to_array(tensor)
         data = external_file(tensor, folder, what)
@@ -164,98 +153,6 @@ def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
         raise UnsupportedModel(
             f"{what}: initializer {tensor.name!r} is damaged ({str(error).splitlines()[0]})"
         ) from error
-
-
-def _embed(graph: onnx.GraphProto, folder: Path | None, what: str, inner: bool = True) -> None:
-    """Bring in, after every check, what Constants and subgraphs keep in files: the runtime would
-    look for it beside the process, not beside the model."""
-    held = list(graph.initializer) if inner else []
-    for node in graph.node:
-        for item in node.attribute:
-            held += [item.t, *item.tensors]
-            for below in (item.g, *item.graphs):
-                _embed(below, folder, what)
-    for tensor in held:
-        if tensor.data_location == TensorProto.EXTERNAL:
-            _fetch_opaque(tensor, folder, what)
-
-
-def _fetch_opaque(tensor: TensorProto, folder: Path | None, what: str) -> None:
-    path, offset, length = external_file(tensor, folder, what)
-    with path.open("rb") as stream:
-        stream.seek(offset)
-        tensor.raw_data = stream.read(length)
-    del tensor.external_data[:]
-    tensor.data_location = TensorProto.DEFAULT
-
-
-def external_file(tensor: TensorProto, folder: Path | None, what: str) -> tuple[Path, int, int]:
-    """Where an external tensor lies, after every check: no way out of the model's folder."""
-    entry = {item.key: item.value for item in tensor.external_data}
-    place = entry.get("location", "")
-    name = f"{what}: external data of {tensor.name!r}"
-    if folder is None:
-        raise UnsupportedModel(
-            f"{name} lies in {place!r}, but the model was given without a path: "
-            "onnx.load(path) it with external data, or give the path"
-        )
-    relative = Path(place)
-    if (
-        not place
-        or relative.is_absolute()
-        or ".." in relative.parts
-        or "\\" in place
-        or "\0" in place
-    ):
-        raise UnsupportedModel(
-            f"{name}: location {place!r} must be a relative path inside the folder"
-        )
-    base = folder.resolve()
-    path = base / relative
-    # Every part is checked, not only the last: a linked parent folder leads out as well.
-    step = base
-    for part in relative.parts:
-        step = step / part
-        if step.is_symlink():
-            raise UnsupportedModel(
-                f"{name}: {place!r} goes through a symbolic link, which is refused"
-            )
-    if not path.exists():
-        raise UnsupportedModel(f"{name}: file {place!r} is missing beside the model")
-    if not path.resolve().is_relative_to(base):
-        raise UnsupportedModel(f"{name}: {place!r} leads out of the model's folder")
-    status = path.stat()
-    if not path.is_file() or status.st_nlink != 1:
-        raise UnsupportedModel(f"{name}: {place!r} must be a regular file with one link")
-    offset, length = _extent(entry, tensor, name)
-    if offset < 0 or length < 0 or offset + length > status.st_size:
-        raise UnsupportedModel(
-            f"{name}: {length} bytes at offset {offset} do not fit into {place!r} "
-            f"of {status.st_size} bytes"
-        )
-    return path, offset, length
-
-
-def _extent(entry: dict[str, str], tensor: TensorProto, name: str) -> tuple[int, int]:
-    try:
-        offset = int(entry.get("offset") or 0)
-        given = entry.get("length")
-        length = None if given in (None, "") else int(given)
-    except ValueError as error:
-        raise UnsupportedModel(f"{name}: offset or length is not a number") from error
-    if any(dim < 0 for dim in tensor.dims):
-        raise UnsupportedModel(f"{name}: negative dimension")
-    if tensor.data_type not in _OPAQUE:
-        count = 1
-        for dim in tensor.dims:
-            count *= dim
-        needed = count * np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type)).itemsize
-        if length is not None and length != needed:
-            raise UnsupportedModel(f"{name}: length {length}, but its shape needs {needed} bytes")
-        length = needed
-    if length is None:
-        raise UnsupportedModel(f"{name}: no length given")
-    return offset, length
 
 
 def _lift_constants(
@@ -280,7 +177,7 @@ def _lift_constants(
         if value.name != "value":
             dtype = np.float32 if "float" in value.name else np.int64
             weights[name] = np.array(helper.get_attribute_value(value), dtype)
-        elif value.t.data_type in _OPAQUE:
+        elif value.t.data_type in OPAQUE:
             tensor = TensorProto()
             tensor.CopyFrom(value.t)
             tensor.name = name
@@ -301,6 +198,31 @@ def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
     twin = onnx.NodeProto()
     twin.CopyFrom(node)
     return twin
+
+
+def _drop_constant_inputs(proto: ModelProto, constants: set[str]) -> None:
+    """Before IR 4 weights had to be inputs, too: a pass that folds one must leave no gap."""
+    true_inputs = [value for value in proto.graph.input if value.name not in constants]
+    if len(true_inputs) < len(proto.graph.input):
+        proto.ir_version = max(proto.ir_version, 4)
+        del proto.graph.input[:]
+        proto.graph.input.extend(true_inputs)
+
+
+def _sorted(nodes: list[onnx.NodeProto], what: str) -> tuple[onnx.NodeProto, ...]:
+    """Every node behind those it reads from: the standard asks for it, not every exporter does."""
+    maker = {name: index for index, node in enumerate(nodes) for name in node.output if name}
+    before = {
+        index: {maker[name] for name in reads(node) if name in maker}
+        for index, node in enumerate(nodes)
+    }
+    if all(earlier < index for index, found in before.items() for earlier in found):
+        return tuple(nodes)
+    try:
+        return tuple(nodes[index] for index in TopologicalSorter(before).static_order())
+    except CycleError as error:
+        name = nodes[error.args[1][0]].name
+        raise UnsupportedModel(f"{what}: node {name!r} reads what it makes itself") from error
 
 
 def _name_nodes(proto: ModelProto) -> None:

@@ -71,7 +71,7 @@ def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) 
         infinite = [name for name, item in stats.items() if item.inf]
         cause = f"; it begins with infinity in {infinite[0]!r}" if infinite else ""
         raise CalibrationError(
-            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do){cause}: "
+            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} do){cause}: "
             "look for NaN and infinity in the calibration data, or in the model's weights"
         )
     return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))

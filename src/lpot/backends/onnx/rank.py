@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
 import onnxruntime as ort
 
 from lpot.backends.onnx.abilities import COMPUTE
+from lpot.backends.onnx.edges import edge_groups
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
+from lpot.core.distance import distance
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 
@@ -19,33 +20,33 @@ if TYPE_CHECKING:
 
 # Fused kernels and their long optimisation are of no use for one run of the probe.
 QUICK = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
+EXPLAINED = 0.5  # of the whole harm, by the ops alone: less, and the edges between are looked at
 
 
 def rank(
     backend: OnnxBackend, model: OnnxModel, recipe: Recipe, observations: Observations
 ) -> dict[OpKey, float]:
-    """Harm of each INT8 compute op: squared output error over squared output, summed."""
+    """Harm of each INT8 compute op: squared output error over squared output, summed.
+
+    Where the ops alone do not add up to the harm of all together, tensors between followers are to
+    blame: what is won by freeing one counts as harm of every op that must go back for it.
+    """
     if not observations.probe:
         return {}
     inputs = observations.probe[0]
     truth = run_session(session(model.folded, QUICK), model.inputs, inputs)
+
+    def harm_of(tried: Recipe) -> float:
+        graph = backend.build(model, tried, observations).graph
+        return distance(truth, run_session(session(graph, QUICK), model.inputs, inputs))
+
     harm = {}
     for key in tracked([key for key in recipe.low_ops if key.kind in COMPUTE]):
-        alone = recipe.with_float(other for other in recipe.low_ops if other != key)
-        trial = backend.build(model, alone, observations)
-        outputs = run_session(session(trial.graph, QUICK), model.inputs, inputs)
-        harm[key] = distance(truth, outputs)
+        harm[key] = harm_of(recipe.with_float(other for other in recipe.low_ops if other != key))
+    whole = harm_of(recipe)
+    if sum(harm.values()) < EXPLAINED * whole:
+        edges = edge_groups(model.folded, recipe, observations.tensors)
+        for _, group in tracked(edges):
+            won = whole - harm_of(recipe.with_float(group))
+            harm |= {key: max(harm[key], won) for key in group}
     return harm
-
-
-def distance(truth: list[np.ndarray], outputs: list[np.ndarray]) -> float:
-    total = 0.0
-    for reference, output in zip(truth, outputs, strict=True):
-        if reference.dtype.kind != "f" or reference.shape != output.shape:
-            total += float(not np.array_equal(reference, output))
-            continue
-        exact = reference.astype(np.float64)
-        power = float(np.mean(exact**2)) or 1.0
-        error = float(np.mean((output.astype(np.float64) - exact) ** 2))
-        total += error / power if np.isfinite(error) else float("inf")
-    return total

@@ -63,6 +63,8 @@ class DetectionBoxes:
     model, yxyx or xyxy; what comes out is (ymin, xmin, ymax, xmax), cut to 0 to 1 with `clip`.
     """
 
+    each_batch_alone = True
+
     def __init__(
         self,
         anchors: Any = None,

@@ -31,6 +31,11 @@ class Chain:
             sample = step(sample)
         return sample
 
+    @property
+    def each_batch_alone(self) -> bool:
+        """Does no step remember earlier batches? Of a user's own that is not known."""
+        return all(getattr(step, "each_batch_alone", False) for step in self.steps)
+
     def reset(self) -> None:
         for step in self.steps:
             forget = getattr(step, "reset", None)

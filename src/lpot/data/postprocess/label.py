@@ -19,6 +19,8 @@ class LabelShift:
     ('outputs', [0, 4])
     """
 
+    each_batch_alone = True
+
     def __init__(self, label_shift: int = 0) -> None:
         if isinstance(label_shift, bool) or not isinstance(label_shift, int):
             raise ConfigError(f"label_shift is {label_shift!r}, expected a whole number")

@@ -16,7 +16,8 @@ def fold_batchnorm(graph: Graph) -> Graph:
         conv = _foldable(graph, norm, dropped)
         if conv is None:
             continue
-        weight, bias = _fold(graph, conv, norm)
+        with np.errstate(all="ignore"):  # what overflows is left as it is, see below
+            weight, bias = _fold(graph, conv, norm)
         if not (np.isfinite(weight).all() and np.isfinite(bias).all()):
             continue
         twin = NodeProto()

@@ -21,7 +21,7 @@ def raise_opset(graph: Graph) -> Graph:
     skeleton, _ = graph.skeleton()
     try:
         raised: ModelProto = version_converter.convert_version(skeleton, NEEDED)
-    except (RuntimeError, ValueError) as error:
+    except (RuntimeError, ValueError, version_converter.ConvertError) as error:
         logger.warning(
             "opset %d can't be raised to %d (%s): weights are quantized per tensor",
             graph.opset,

@@ -1,4 +1,4 @@
-"""Take apart the fused ops that ONNX Runtime writes into optimised files: they hide Conv and Gemm."""
+"""Take apart the fused ops that ONNX Runtime writes into optimised files: they hide weights."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Door: the original's place for its TensorFlow functions."""

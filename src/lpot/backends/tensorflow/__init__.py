@@ -1,0 +1,82 @@
+"""TensorFlow: frozen graphs in, graphs of stock TensorFlow's INT8 ops out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow import load as loading
+from lpot.backends.tensorflow import run as running
+from lpot.backends.tensorflow import save as saving
+from lpot.backends.tensorflow.build import Built, build_net, half_ops
+from lpot.backends.tensorflow.inspect import inspect
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.observe import observe
+from lpot.backends.tensorflow.rank import rank
+from lpot.backends.tensorflow.runtime import tf
+from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.batch import Inputs
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import Capability
+
+
+class TensorflowBackend:
+    name = "tensorflow"
+    best_name = "best_model.pb"
+
+    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:
+        if isinstance(source, TensorflowModel):
+            return source
+        loaded = loading.load(source, spec)
+        return TensorflowModel(
+            self, loaded.net, loaded.form, loaded.source, signature=loaded.signature
+        )
+
+    def inspect(
+        self, model: TensorflowModel, approach: Approach = "static", target: Target = "this"
+    ) -> Capability:
+        return inspect(model, approach, target)
+
+    def observe(
+        self, model: TensorflowModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
+    ) -> dict[int, Observations]:
+        return observe(model, batches, sizes)
+
+    def build(
+        self, model: TensorflowModel, recipe: Recipe, observations: Observations | None = None
+    ) -> TensorflowModel:
+        made = Built(model.net, {key: "fp32" for key in recipe.ops})
+        if recipe.low_ops or half_ops(recipe):
+            made = build_net(model.prepared, recipe, observations)
+        built = TensorflowModel(
+            self,
+            made.net,
+            model.form,
+            model.source,
+            recipe=recipe,
+            precisions=made.precisions,
+            signature=model.signature,
+            probe=observations.probe[0] if observations and observations.probe else None,
+        )
+        built.drawn = made.drawn
+        return built
+
+    def run(self, model: TensorflowModel, inputs: Inputs) -> list[np.ndarray]:
+        return running.run(model, inputs)
+
+    def save(self, model: TensorflowModel, path: Path) -> Path:
+        return saving.save(model, path)
+
+    def restore(self, path: Path) -> TensorflowModel:
+        return saving.restore(self, path)
+
+    def rank(
+        self, model: TensorflowModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        return rank(model, recipe, observations)
+
+    def versions(self) -> dict[str, str]:
+        return {"tensorflow": tf.__version__}

@@ -1,0 +1,74 @@
+"""A model under a recipe, written from statistics alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from lpot.backends.tensorflow.draft import Draft
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
+from lpot.backends.tensorflow.passes.quantize_conv import quantize_conv
+from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
+from lpot.backends.tensorflow.passes.quantize_matmul import quantize_matmul
+from lpot.backends.tensorflow.plan import Plan, Shapes, plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.core.backend import Observations
+from lpot.core.errors import CalibrationError, UnsupportedOp
+from lpot.core.recipe import OpKey, Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """The graph, what each op of the recipe really became, and what it was made from."""
+
+    net: Net
+    precisions: Mapping[OpKey, str]
+    drawn: tuple[Prepared, Plan] | None = None
+
+
+def build_net(prepared: Prepared, recipe: Recipe, observations: Observations | None) -> Built:
+    _check(prepared, recipe)
+    became = {key: "fp32" for key in recipe.ops}
+    net, drawn = prepared.net, None
+    if recipe.low_ops:
+        if observations is None:
+            raise CalibrationError("static quantization needs calibration data, and there is none")
+        prepared = prepared.equalized(observations.extra.get("scales", {}))
+        shapes = Shapes(observations.extra.get("shapes", {}))
+        drawn = plan(prepared, recipe, observations.tensors, shapes)
+        net = write(prepared, drawn)
+        became = {key: drawn.precision(key) for key in recipe.ops}
+    halves = [key for key in half_ops(recipe) if key.name in prepared.units]
+    if halves:
+        net = cast_bfloat16(net, [prepared.units[key.name] for key in halves])
+        became.update(dict.fromkeys(halves, "bf16"))
+    return Built(net, became, None if drawn is None else (prepared, drawn))
+
+
+def half_ops(recipe: Recipe) -> list[OpKey]:
+    return [key for key, config in recipe.ops.items() if config.precision == "bf16"]
+
+
+def write(prepared: Prepared, drawn: Plan) -> Net:
+    draft = Draft(prepared, drawn)
+    for step in drawn.steps.values():
+        if step.unit.is_matmul:
+            quantize_matmul(draft, step)
+        else:
+            quantize_conv(draft, step)
+    for item in drawn.followers.values():
+        quantize_follower(draft, item)
+    return draft.finish()
+
+
+def _check(prepared: Prepared, recipe: Recipe) -> None:
+    for key in recipe.low_ops:
+        config = recipe.ops[key]
+        if key.name not in prepared.units and key.name not in prepared.followers:
+            reason = prepared.refused.get(key, "the model has no such op that can be INT8")
+            raise UnsupportedOp(str(key), reason)
+        if config.mode != "static":
+            raise UnsupportedOp(
+                str(key), "TensorFlow has no dynamic INT8 kernels: use post_training_static_quant"
+            )

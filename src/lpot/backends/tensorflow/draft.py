@@ -1,0 +1,103 @@
+"""The quantized graph while it is written: fresh nodes, and who holds which tensor how."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.formats import Format, takes
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.nodes import Namer, make_const, make_node, node_name
+from lpot.backends.tensorflow.plan import Plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.steps import Step
+
+
+class Draft:
+    def __init__(self, prepared: Prepared, plan: Plan) -> None:
+        self.prepared = prepared
+        self.plan = plan
+        self.nodes: dict[str, NodeDef] = {}
+        self.name_for = Namer(prepared.net.nodes)
+        self._ranges: dict[tuple[float, float], tuple[str, str]] = {}
+        self._quantized: dict[tuple[str, Format], str] = {}
+        for step in plan.steps.values():
+            if step.out in plan.held:
+                self._quantized[step.out, plan.held[step.out]] = self._own_name(step)
+        for item in plan.followers.values():
+            form = plan.wanted[item.out]
+            self._quantized[item.out, form] = self.name_for(f"{item.key.name}/quantized")
+
+    def _own_name(self, step: Step) -> str:
+        """The op's own name, unless that is where readers of floats look."""
+        name = step.unit.node
+        return name if name != step.out else self.name_for(f"{name}/quantized")
+
+    def add(self, node: NodeDef) -> str:
+        self.nodes[node.name] = node
+        return node.name
+
+    def const(self, wish: str, value: Any, dtype: tf.DType | None = None) -> str:
+        return self.add(make_const(self.name_for(wish), value, dtype))
+
+    def range(self, low: float, high: float) -> list[str]:
+        """Two constants, shared by all that need the same range."""
+        key = (low, high)
+        if key not in self._ranges:
+            index = len(self._ranges)
+            self._ranges[key] = (
+                self.const(f"lpot/range_{index}/min", np.float32(low)),
+                self.const(f"lpot/range_{index}/max", np.float32(high)),
+            )
+        return list(self._ranges[key])
+
+    def taken(self, step: Step) -> Format:
+        """The form in which a unit reads its input."""
+        x = step.unit.x
+        form = self.plan.wanted[x]
+        return form if takes(step.unit, form) else self.plan.signed[x]
+
+    def quantized(self, tensor: str, form: Format) -> str:
+        """The node that gives `tensor` in this form; made from floats where nobody holds it so."""
+        key = (tensor, form)
+        if key not in self._quantized:
+            name = self.name_for(f"{node_name(tensor)}/quantize")
+            self._quantized[key] = self.add(
+                make_node(
+                    "QuantizeV2",
+                    name,
+                    [tensor, *self.range(form.low, form.high)],
+                    T=form.tf_dtype,
+                    **_mode(form),
+                    round_mode="HALF_AWAY_FROM_ZERO" if form.zero else "HALF_TO_EVEN",
+                    ensure_minimum_range=0.0,
+                )
+            )
+        return self._quantized[key]
+
+    def made(self, tensor: str, form: Format) -> str:
+        """The name reserved for the INT8 op that makes `tensor`."""
+        return self._quantized[tensor, form]
+
+    def dequantize(self, tensor: str, form: Format) -> None:
+        """Floats under the tensor's own name; dropped later if nobody reads them."""
+        self.add(
+            make_node(
+                "Dequantize",
+                tensor,
+                [self._quantized[tensor, form], *self.range(form.low, form.high)],
+                T=form.tf_dtype,
+                **_mode(form),
+            )
+        )
+
+    def finish(self) -> Net:
+        return self.prepared.net.changed(self.nodes).pruned()
+
+
+def _mode(form: Format) -> dict[str, Any]:
+    # MIN_FIRST is the one mode with a zero point; SCALED is exact and quicker without.
+    mode = "MIN_FIRST" if form.zero else "SCALED"
+    return {"mode": mode, "narrow_range": form.dtype == "qint8"}

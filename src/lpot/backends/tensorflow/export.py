@@ -1,0 +1,193 @@
+"""The same model for ONNX Runtime: converted by tf2onnx, quantized as the plan says (QDQ)."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.formats import Format, takes
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.plan import Plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.steps import Step
+from lpot.backends.tensorflow.weights import weight_of
+from lpot.core.errors import BackendUnavailable, UnsupportedModel
+
+logger = logging.getLogger(__name__)
+
+OPSET = 17
+PRODUCTS = ("Conv", "MatMul", "Gemm")
+BEHIND = ("Add", "Relu", "Clip")  # bias and activation
+
+
+def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = OPSET) -> Path:
+    """Write an ONNX file: the folded graph, with quantization nodes where the plan has 8 bits."""
+    if path.suffix != ".onnx":
+        path = path.with_name(f"{path.name}.onnx")
+    model = _convert(prepared.net, opset)
+    if plan is not None:
+        _Qdq(model, prepared, plan).write()
+    import onnx
+
+    onnx.checker.check_model(model)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    return path
+
+
+def _convert(net: Net, opset: int) -> Any:
+    try:
+        import tf2onnx.convert
+    except ImportError as error:
+        raise BackendUnavailable("export to ONNX", "tf2onnx", str(error)) from error
+    try:
+        model, _ = tf2onnx.convert._convert_common(
+            net.graph_def(),
+            name="lpot",
+            opset=opset,
+            input_names=[full_name(name) for name in net.inputs],
+            output_names=[full_name(name) for name in net.outputs],
+            output_path=None,
+        )
+    except (ValueError, RuntimeError, AssertionError, KeyError) as error:
+        raise UnsupportedModel(f"tf2onnx can't convert the graph: {error}") from error
+    return model
+
+
+class _Qdq:
+    """Quantize and dequantize nodes put into an ONNX graph; tf2onnx keeps the tensors' names."""
+
+    def __init__(self, model: Any, prepared: Prepared, plan: Plan) -> None:
+        self.graph = model.graph
+        self.prepared, self.plan = prepared, plan
+        self.weights = {item.name: item for item in self.graph.initializer}
+        self.makers = {name: node for node in self.graph.node for name in node.output}
+        self.held: dict[tuple[str, Format], str] = {}
+        self.made: list[Any] = []
+
+    def write(self) -> None:
+        missing = [name for name, step in self.plan.steps.items() if not self._write_unit(step)]
+        for item in self.plan.followers.values():
+            self._hold_output(item.out, self.plan.wanted[item.out])
+        if missing:
+            logger.warning("%d op(s) stay FP32 in ONNX: %s, …", len(missing), missing[0])
+        nodes = _sorted([*self.graph.node, *self.made], self.weights, self.graph.input)
+        del self.graph.node[:]
+        self.graph.node.extend(nodes)
+        used = {name for node in nodes for name in node.input}
+        kept = [item for item in self.graph.initializer if item.name in used]
+        del self.graph.initializer[:]
+        self.graph.initializer.extend(kept)
+
+    def _write_unit(self, step: Step) -> bool:
+        unit = step.unit
+        node = self._product(step)
+        if node is None or node.input[1] not in self.weights:
+            return False
+        form = self.plan.wanted[unit.x]
+        taken = form if takes(unit, form) else self.plan.signed[unit.x]
+        node.input[0] = self._hold(node.input[0], taken)
+        node.input[1] = self._hold_weight(node, step, taken)
+        if step.sums:
+            self._hold_output(unit.out, self.plan.wanted[unit.out])
+        if step.out in self.plan.held:
+            self._hold_output(step.out, self.plan.held[step.out])
+        return True
+
+    def _product(self, step: Step) -> Any:
+        """The node that multiplies: known by its own name, or by what stands behind it."""
+        unit = step.unit
+        users = self.prepared.net.users.get(unit.node, [])
+        for name in (unit.node, *(user.name for user in users), unit.out):
+            node = self.makers.get(full_name(name))
+            while node is not None and node.op_type in BEHIND:
+                node = next((self.makers[n] for n in node.input if n in self.makers), None)
+            if node is not None and node.op_type in PRODUCTS:
+                return node
+        return None
+
+    def _hold_output(self, tensor: str, form: Format) -> None:
+        """Everyone who reads the tensor reads it through 8 bits."""
+        name = full_name(tensor)
+        if name not in self.makers or any(item.name == name for item in self.graph.output):
+            return
+        readers = [node for node in self.graph.node if name in node.input]
+        if readers:
+            held = self._hold(name, form)
+            for node in readers:
+                node.input[:] = [held if source == name else source for source in node.input]
+
+    def _hold(self, name: str, form: Format) -> str:
+        from onnx import helper
+
+        if name in self.held.values():
+            return name  # it comes out of 8 bits already
+        key = (name, form)
+        if key not in self.held:
+            stem = f"{name}/q{len(self.held)}"
+            integer = np.uint8 if form.dtype == "quint8" else np.int8
+            scale = self._constant(f"{stem}/scale", np.float32(form.scale))
+            zero = self._constant(f"{stem}/zero", integer(form.zero))
+            codes, back = f"{stem}/codes", f"{stem}/back"
+            self.made += [
+                helper.make_node("QuantizeLinear", [name, scale, zero], [codes], codes),
+                helper.make_node("DequantizeLinear", [codes, scale, zero], [back], back),
+            ]
+            self.held[key] = back
+        return self.held[key]
+
+    def _hold_weight(self, node: Any, step: Step, taken: Format) -> str:
+        from onnx import helper, numpy_helper
+
+        assert step.config.weight is not None
+        name = node.input[1]
+        real = numpy_helper.to_array(self.weights[name])
+        weight = weight_of(self.prepared, step.unit, step.config.weight, taken)
+        scale = np.asarray(weight.peak / 127.0, np.float32)
+        axis = 0 if node.op_type == "Conv" or _flag(node, "transB") else 1
+        shape = [-1 if index == axis else 1 for index in range(real.ndim)]
+        spread = scale.reshape(shape) if scale.ndim else scale
+        # tf2onnx may have laid the weight out anew: its own values are rounded again.
+        codes = np.clip(np.rint(real / spread), -127, 127).astype(np.int8)
+        stem = f"{name}/{len(self.made)}"
+        parts = [
+            self._constant(f"{stem}/codes", codes),
+            self._constant(f"{stem}/scale", scale),
+            self._constant(f"{stem}/zero", np.zeros(scale.shape, np.int8)),
+        ]
+        more = {"axis": axis} if scale.ndim else {}
+        self.made.append(
+            helper.make_node("DequantizeLinear", parts, [f"{stem}/real"], f"{stem}/real", **more)
+        )
+        return f"{stem}/real"
+
+    def _constant(self, name: str, value: Any) -> str:
+        from onnx import numpy_helper
+
+        item = numpy_helper.from_array(np.asarray(value), name)
+        self.graph.initializer.append(item)
+        self.weights[name] = item
+        return name
+
+
+def _flag(node: Any, name: str) -> bool:
+    return any(item.name == name and item.i for item in node.attribute)
+
+
+def _sorted(nodes: list[Any], weights: Any, inputs: Any) -> list[Any]:
+    """Each node after what it reads."""
+    ready = {"", *weights, *(item.name for item in inputs)}
+    waiting, done = list(nodes), []
+    while waiting:
+        able = [node for node in waiting if all(name in ready for name in node.input)]
+        if not able:
+            raise UnsupportedModel("the converted graph reads a tensor that nothing makes")
+        done += able
+        ready.update(name for node in able for name in node.output)
+        chosen = set(map(id, able))
+        waiting = [node for node in waiting if id(node) not in chosen]
+    return done

@@ -1,0 +1,258 @@
+"""Variables made constants: checkpoints, SavedModels and Keras models as one GraphDef."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import DecodeError
+
+from lpot.backends.tensorflow.boundary import results
+from lpot.backends.tensorflow.graph import ITERATOR
+from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.run import first_line, session_config
+from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.backend import ModelSpec
+from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
+
+logger = logging.getLogger(__name__)
+
+SERVING = "serving_default"
+# Weights above this can't be put into one GraphDef, whose limit is 2 GiB.
+LIMIT = 2**31 - 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class Frozen:
+    """A graph without variables; `signature` maps a SavedModel's keys to tensors."""
+
+    graph_def: GraphDef
+    form: str
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    signature: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def resolved(self, names: Sequence[str], side: str) -> tuple[str, ...]:
+        """Signature keys turned into tensors; other names pass."""
+        keys = self.signature.get(side, {})
+        nodes = {node.name for node in self.graph_def.node} if keys else set()
+        for name in names:
+            if keys and name not in keys and node_name(name) not in nodes:
+                raise ConfigError(
+                    f"{name!r} is neither a key of the signature ({', '.join(keys)}) nor a node"
+                    f"{did_you_mean(name, (*keys, *nodes))}",
+                    path=f"model.{side}",
+                )
+        return tuple(keys.get(name, name) for name in names)
+
+
+def is_ckpt_format(path: str | Path) -> bool:
+    """Does the directory hold a checkpoint with its graph (.meta and .index of one name)?"""
+    return checkpoint_prefix(Path(path)) is not None
+
+
+def is_saved_model_format(path: str | Path) -> bool:
+    """Does the directory hold a SavedModel?"""
+    folder = Path(path)
+    return any((folder / name).is_file() for name in ("saved_model.pb", "saved_model.pbtxt"))
+
+
+def checkpoint_prefix(path: Path) -> str | None:
+    """The checkpoint that a directory or prefix stands for; the latest where there are several."""
+    if not path.is_dir():
+        both = (path.with_name(f"{path.name}{suffix}") for suffix in (".meta", ".index"))
+        return str(path) if all(item.is_file() for item in both) else None
+    latest = tf.train.latest_checkpoint(str(path))
+    if latest is not None and checkpoint_prefix(Path(latest)) is not None:
+        return latest
+    found = sorted(
+        (item for item in path.glob("*.meta") if item.with_suffix(".index").is_file()),
+        key=lambda item: item.stat().st_mtime,
+    )
+    return str(found[-1].with_suffix("")) if found else None
+
+
+def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
+    prefix = checkpoint_prefix(path)
+    if prefix is None:
+        raise UnsupportedModel(f"{path}: no checkpoint with both .meta and .index files")
+    graph = tf.Graph()
+    try:
+        with graph.as_default(), v1.Session(graph=graph, config=session_config()) as session:
+            saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
+            if saver is None:
+                raise UnsupportedModel(f"{prefix}.meta: the graph has no variables to restore")
+            saver.restore(session, prefix)
+            return Frozen(_constants(session, spec.outputs), "checkpoint")
+    except (DecodeError, OSError, ValueError, tf.errors.OpError) as error:
+        raise UnsupportedModel(
+            f"{prefix}: the checkpoint can't be read ({first_line(error)})"
+        ) from error
+
+
+def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
+    session = v1.get_default_session()
+    if session is not None and session.graph is graph:
+        return live_session(session, spec)
+    return Frozen(graph.as_graph_def(), "graph")
+
+
+def live_session(session: v1.Session, spec: ModelSpec) -> Frozen:
+    return Frozen(_constants(session, spec.outputs), "graph")
+
+
+def _constants(session: v1.Session, outputs: Sequence[str]) -> GraphDef:
+    """The part of a session's graph that the outputs need, with variables as constants."""
+    graph_def = session.graph.as_graph_def()
+    names = [node_name(name) for name in outputs]
+    known = {node.name for node in graph_def.node}
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"the graph has no node {name!r}{did_you_mean(name, known)}", path="model.outputs"
+            )
+    if not names:
+        names = results(graph_def)
+    names += [node.name for node in graph_def.node if node.op == ITERATOR]
+    return v1.graph_util.convert_variables_to_constants(session, graph_def, names)
+
+
+def saved_model(path: Path) -> Frozen:
+    from tensorflow.python.saved_model import loader_impl
+
+    try:
+        parsed = loader_impl.parse_saved_model(str(path))
+        if any(meta.HasField("object_graph_def") for meta in parsed.meta_graphs):
+            return signatures(tf.saved_model.load(str(path)), str(path))
+        return _saved_model_v1(path)
+    except (DecodeError, OSError, ValueError, KeyError, tf.errors.OpError) as error:
+        raise UnsupportedModel(
+            f"{path}: the SavedModel can't be read ({first_line(error)})"
+        ) from error
+
+
+def _saved_model_v1(path: Path) -> Frozen:
+    """A SavedModel of TensorFlow 1: its graph's own names are kept."""
+    with v1.Session(graph=tf.Graph(), config=session_config()) as session:
+        meta = v1.saved_model.load(session, [v1.saved_model.tag_constants.SERVING], str(path))
+        key = _choose(list(meta.signature_def), str(path))
+        chosen = meta.signature_def[key]
+        inputs = {key: chosen.inputs[key].name for key in sorted(chosen.inputs)}
+        outputs = {key: chosen.outputs[key].name for key in sorted(chosen.outputs)}
+        graph_def = _constants(session, tuple(outputs.values()))
+    return Frozen(
+        graph_def,
+        "saved_model",
+        tuple(inputs.values()),
+        tuple(outputs.values()),
+        {"inputs": inputs, "outputs": outputs},
+    )
+
+
+def signatures(loaded: Any, what: str) -> Frozen:
+    found = loaded.signatures
+    return concrete(found[_choose(list(found), what)], "saved_model")
+
+
+def _choose(keys: list[str], what: str) -> str:
+    known = [key for key in keys if not key.startswith("__")]
+    if SERVING in known:
+        return SERVING
+    if len(known) == 1:
+        return known[0]
+    raise UnsupportedModel(
+        f"{what}: no signature {SERVING!r} to choose among {known or 'none'}; save the model with "
+        "tf.saved_model.save(model, dir, signatures=...)"
+    )
+
+
+def concrete(function: Any, form: str) -> Frozen:
+    """A ConcreteFunction with its variables as constants and its calls inlined."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    size = sum(v.shape.num_elements() * v.dtype.size for v in function.variables)
+    if size > LIMIT:
+        raise UnsupportedModel(
+            f"the weights are {size / 2**30:.1f} GiB: more than one graph can hold (2 GiB)"
+        )
+    frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    inputs = [tensor.name for tensor in frozen.inputs]
+    outputs = [tensor.name for tensor in frozen.outputs]
+    keys = sorted(function.structured_input_signature[1]) or [node_name(name) for name in inputs]
+    return Frozen(
+        frozen.graph.as_graph_def(),
+        form,
+        tuple(inputs),
+        tuple(outputs),
+        {
+            "inputs": _by_name(keys, inputs),
+            "outputs": dict(zip(_output_keys(function, outputs), outputs, strict=True)),
+        },
+    )
+
+
+def _by_name(keys: list[str], tensors: list[str]) -> dict[str, str]:
+    nodes = {node_name(tensor): tensor for tensor in tensors}
+    if all(key in nodes for key in keys):
+        return {key: nodes[key] for key in keys}
+    return dict(zip(keys, tensors, strict=False))
+
+
+def _output_keys(function: Any, outputs: list[str]) -> list[str]:
+    structure = function.structured_outputs
+    if isinstance(structure, dict) and len(structure) == len(outputs):
+        return sorted(structure)
+    return [f"output_{index}" for index in range(len(outputs))]
+
+
+def keras_file(path: Path) -> Frozen:
+    """A .keras or .h5 file. Python code inside (Lambda layers) is refused, not run."""
+    import keras
+
+    try:
+        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    except (ValueError, TypeError, OSError, KeyError) as error:
+        text = str(error)
+        if "safe_mode" in text or "Lambda" in text or "unsafe" in text.lower():
+            raise UnsupportedModel(
+                f"{path}: the file holds Python code (a Lambda layer), which is not run from a "
+                "file. If you trust it, load it yourself with keras.saving.load_model(..., "
+                "safe_mode=False) and give the model object"
+            ) from error
+        raise UnsupportedModel(
+            f"{path}: not a readable Keras model ({first_line(error)})"
+        ) from error
+    return keras_model(model)
+
+
+def keras_model(model: Any) -> Frozen:
+    if not getattr(model, "inputs", None):
+        raise UnsupportedModel(
+            f"the Keras model {model.name!r} was never called, so its inputs are unknown: "
+            "call it once on a batch, or build it with keras.Input"
+        )
+    specs = [
+        tf.TensorSpec(tensor.shape, tensor.dtype, _safe(tensor.name)) for tensor in model.inputs
+    ]
+    arguments = specs if len(specs) > 1 else specs[0]
+
+    @tf.function
+    def call(inputs: Any) -> Any:
+        return model(inputs, training=False)
+
+    frozen = concrete(call.get_concrete_function(arguments), "keras")
+    keys = list(getattr(model, "output_names", ()))
+    if len(keys) != len(frozen.outputs) or len(set(keys)) != len(keys):
+        return frozen
+    signature = {
+        "inputs": {node_name(name): name for name in frozen.inputs},
+        "outputs": dict(zip(keys, frozen.outputs, strict=True)),
+    }
+    return Frozen(frozen.graph_def, "keras", frozen.inputs, frozen.outputs, signature)
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_./-" else "_" for c in name) or "input"

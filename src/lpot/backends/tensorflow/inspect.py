@@ -1,0 +1,82 @@
+"""What each op of a model can be, and why not more."""
+
+from __future__ import annotations
+
+from lpot.backends.tensorflow.abilities import (
+    CALLS,
+    NO_KERNEL,
+    QUANTIZED,
+    compute_choices,
+    follower_choices,
+    weight_bits,
+)
+from lpot.backends.tensorflow.affine import COMPUTE
+from lpot.backends.tensorflow.match import FOLLOWERS
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.core.backend import Approach, Target
+from lpot.core.errors import ConfigError
+from lpot.core.recipe import OpKey
+from lpot.core.space import Capability, OpInfo
+
+
+def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capability:
+    if approach == "dynamic":
+        raise ConfigError(
+            "TensorFlow has no dynamic INT8 kernels: use post_training_static_quant, or export the "
+            "model to ONNX for dynamic quantization",
+            path="quantization.approach",
+        )
+    prepared = model.prepared
+    ops: dict[OpKey, OpInfo] = {}
+    for name, node in model.net.nodes.items():  # the model as the user knows it, before folding
+        key = OpKey(name, node.op)
+        if name in prepared.units:
+            ops[key] = OpInfo(key, compute_choices(node.op, target))
+        elif name in prepared.followers and node.op in FOLLOWERS:
+            ops[key] = OpInfo(key, follower_choices(), follower=True)
+        elif key in prepared.refused:
+            ops[key] = OpInfo(key, reason=prepared.refused[key])
+        elif reason := _reason(model, name):
+            ops[key] = OpInfo(key, reason=reason)
+    return Capability(ops, tuple(_notes(model, ops, approach, target)))
+
+
+def _reason(model: TensorflowModel, name: str) -> str:
+    op = model.net.nodes[name].op
+    if _is_quantized(op):
+        return "already quantized"
+    if op in CALLS:
+        return "calls functions, whose ops are left in FP32"
+    if op in NO_KERNEL:
+        if op.startswith("FusedBatchNorm") and name not in model.prepared.net.nodes:
+            return "folded into its neighbour before anything else"
+        return NO_KERNEL[op]
+    if op in COMPUTE or op in FOLLOWERS:
+        return (
+            "not needed for the outputs"
+            if name not in model.prepared.net.nodes
+            else "not a float32 op"
+        )
+    return ""
+
+
+def _is_quantized(op: str) -> bool:
+    return op in QUANTIZED or op.startswith(("Quantized", "_Quantized", "_FusedQuantized"))
+
+
+def _notes(
+    model: TensorflowModel, ops: dict[OpKey, OpInfo], approach: Approach, target: Target
+) -> list[str]:
+    notes = []
+    able = any(info.can_be_low for info in ops.values())
+    if not able:
+        notes.append("the graph has no op that can be INT8")
+    if approach == "auto":
+        notes.append("TensorFlow has no dynamic INT8 kernels: every op is static")
+    already = sum(_is_quantized(node.op) for node in model.net.nodes.values())
+    if already:
+        notes.append(f"{already} op(s) of the graph are quantized already and are left as they are")
+    if able and weight_bits("Conv2D", target) == 7:
+        whose = "this CPU's" if target == "this" else f"target {target}'s"
+        notes.append(f"reduced range: {whose} kernels overflow with 8-bit weights; 7 bits are used")
+    return notes

@@ -1,0 +1,208 @@
+"""Every form a TensorFlow model comes in, read to one frozen graph with inputs and outputs."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import text_format
+from google.protobuf.message import DecodeError
+
+from lpot.backends.tensorflow import freeze
+from lpot.backends.tensorflow.boundary import settle
+from lpot.backends.tensorflow.freeze import Frozen, is_ckpt_format, is_saved_model_format
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.run import import_graph
+from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.backend import ModelSpec
+from lpot.core.errors import UnsupportedModel
+
+logger = logging.getLogger(__name__)
+
+ACCEPTED = (
+    "a path (.pb with or without suffix, SavedModel or checkpoint directory, .keras, .h5), "
+    "a GraphDef, a tf.Graph, a Keras model or a ConcreteFunction"
+)
+LIMIT = 2**31 - 1
+KERAS_FILES = (".keras", ".h5", ".hdf5")
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
+FOREIGN = (
+    (b"PK\x03\x04", "a zip archive: a .keras file under another name, or PyTorch's?"),
+    (b"\x89HDF", "an HDF5 file: give it the suffix .h5 to be read as a Keras model"),
+    (b"\x80\x02", "a Python pickle, which is never opened here"),
+    (b"\x80\x04", "a Python pickle, which is never opened here"),
+    (b"version https://git-lfs", "a Git LFS pointer: fetch the real file with `git lfs pull`"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded:
+    """A frozen net, what form it came in, from where, and its signature's keys."""
+
+    net: Net
+    form: str
+    source: str = ""
+    signature: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def load(source: Any, spec: ModelSpec) -> Loaded:
+    if isinstance(source, str | os.PathLike):
+        return _load_path(Path(source), spec)
+    if isinstance(source, GraphDef):
+        copy = GraphDef()
+        copy.CopyFrom(source)  # the caller's object is never touched
+        return _finish(Frozen(copy, "graph_def"), spec, "the GraphDef given")
+    if isinstance(source, tf.Graph):
+        return _finish(freeze.live_graph(source, spec), spec, "the tf.Graph given")
+    if isinstance(source, v1.Session):
+        return _finish(freeze.live_session(source, spec), spec, "the Session given")
+    if isinstance(source, tf.keras.Model):
+        return _finish(freeze.keras_model(source), spec, "the Keras model given")
+    if hasattr(source, "structured_input_signature"):
+        return _finish(freeze.concrete(source, "function"), spec, "the function given")
+    if hasattr(source, "signatures"):
+        return _finish(freeze.signatures(source, "the object given"), spec, "the object given")
+    name = f"{type(source).__module__}.{type(source).__qualname__}"
+    if "estimator" in name.lower():
+        raise UnsupportedModel(
+            f"{name}: estimators left TensorFlow with 2.16; export it with "
+            "export_saved_model(dir, serving_input_fn) where it runs and give that directory"
+        )
+    raise UnsupportedModel(f"the TensorFlow backend was given a {name}: it takes {ACCEPTED}")
+
+
+def _load_path(path: Path, spec: ModelSpec) -> Loaded:
+    if not path.exists() and path.with_name(f"{path.name}.pb").is_file():
+        path = path.with_name(f"{path.name}.pb")
+    if path.is_dir():
+        return _load_folder(path, spec)
+    if path.name == "saved_model.pb" and is_saved_model_format(path.parent):
+        return _load_folder(path.parent, spec)
+    if not path.exists() and freeze.checkpoint_prefix(path) is not None:
+        return _finish(freeze.checkpoint(path, spec), spec, str(path), path)
+    if not path.is_file():
+        near = (
+            sorted(item.name for item in path.parent.glob("*.pb"))[:5]
+            if path.parent.is_dir()
+            else []
+        )
+        hint = f"; its folder has {', '.join(near)}" if near else ""
+        raise UnsupportedModel(f"{path}: no such file{hint}")
+    if path.suffix == ".meta":
+        return _finish(freeze.checkpoint(path.with_suffix(""), spec), spec, str(path), path)
+    if path.suffix.lower() in KERAS_FILES:
+        return _finish(freeze.keras_file(path), spec, str(path), path)
+    return _finish(Frozen(read_graph_def(path), "pb"), spec, str(path), path)
+
+
+def _load_folder(path: Path, spec: ModelSpec) -> Loaded:
+    if is_ckpt_format(path):
+        others = [name for name in ("saved_model", "saved_model.pb") if (path / name).exists()]
+        if others:
+            logger.info("%s holds a checkpoint and %s: it is read as a checkpoint", path, others[0])
+        return _finish(freeze.checkpoint(path, spec), spec, str(path), path)
+    if is_saved_model_format(path):
+        return _finish(freeze.saved_model(path), spec, str(path), path)
+    names = sorted(item.name for item in path.iterdir())[:8]
+    indices = [name for name in names if name.endswith(".index")]
+    if indices:
+        raise UnsupportedModel(
+            f"{path}: the checkpoint {indices[0]} has no .meta file, which holds its graph; save "
+            "it with tf.compat.v1.train.Saver, or give a SavedModel or frozen .pb"
+        )
+    graphs = sorted(path.glob("*.pb"))
+    if len(graphs) == 1:
+        return _load_path(graphs[0], spec)
+    raise UnsupportedModel(
+        f"{path}: neither a SavedModel (saved_model.pb) nor a checkpoint (.meta and .index); "
+        f"it holds {names or 'nothing'}"
+    )
+
+
+def read_graph_def(path: Path) -> GraphDef:
+    """A frozen graph from a file that is not trusted."""
+    size = path.stat().st_size
+    if size == 0:
+        raise UnsupportedModel(f"{path}: the file is empty (an interrupted download or export?)")
+    if size > LIMIT:
+        raise UnsupportedModel(
+            f"{path}: {size / 2**30:.1f} GiB; a frozen graph can't be over 2 GiB. Give the "
+            "SavedModel it was made from, or export it to ONNX, where bigger models work"
+        )
+    data = path.read_bytes()
+    for magic, meaning in FOREIGN:
+        if data.startswith(magic):
+            raise UnsupportedModel(f"{path}: not a frozen graph but {meaning}")
+    graph_def = GraphDef()
+    try:
+        if path.suffix == ".pbtxt":
+            text_format.Parse(data.decode(), graph_def)
+        else:
+            graph_def.ParseFromString(data)
+    except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
+        raise UnsupportedModel(
+            f"{path}: not a readable GraphDef ({str(error).splitlines()[0]}): truncated, or "
+            f"another format? {ACCEPTED} can be given"
+        ) from error
+    return graph_def
+
+
+def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
+    graph_def = frozen.graph_def
+    _check_nodes(graph_def, what)
+    graph = import_graph(graph_def)
+    asked = ModelSpec(
+        spec.name,
+        frozen.resolved(spec.inputs, "inputs") or frozen.inputs,
+        frozen.resolved(spec.outputs, "outputs") or frozen.outputs,
+    )
+    net = settle(graph_def, graph, asked)
+    variables = [n for n in net.ancestors(net.outputs) if net.nodes[n].op in VARIABLES]
+    if variables:
+        raise UnsupportedModel(
+            f"{what}: the graph holds {len(variables)} variable(s) ({variables[0]!r}, …) without "
+            "their values; give the checkpoint directory, or freeze it first"
+        )
+    return Loaded(net, frozen.form, "" if path is None else str(path), frozen.signature)
+
+
+def _check_nodes(graph_def: GraphDef, what: str) -> None:
+    if not graph_def.node:
+        raise UnsupportedModel(f"{what}: the graph has no nodes (an empty or foreign file?)")
+    names = {node.name for node in graph_def.node}
+    if len(names) != len(graph_def.node) or "" in names:
+        raise UnsupportedModel(f"{what}: node names are empty or not unique: a damaged file?")
+    for node in graph_def.node:
+        for source in node.input:
+            if node_name(source) not in names:
+                raise UnsupportedModel(
+                    f"{what}: node {node.name!r} reads {source!r}, which the graph does not have: "
+                    "a damaged or partial file?"
+                )
+        if node.op in ("PyFunc", "EagerPyFunc", "PyFuncStateless"):
+            raise UnsupportedModel(
+                f"{what}: node {node.name!r} calls back into the Python process that made it; "
+                "it can't be run from a file or copied"
+            )
+
+
+def get_graph_def(
+    model: Any, outputs: Sequence[str] = (), auto_input_output: bool = False
+) -> GraphDef:
+    """The frozen graph of a model in any form. `auto_input_output` is of the original: ours always
+    finds what is not named.
+    """
+    names = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    return load(model, ModelSpec(outputs=names)).net.graph_def()
+
+
+def get_slim_graph(model: Any, *args: Any, **kwargs: Any) -> GraphDef:
+    raise UnsupportedModel(
+        f"{model}: TF-Slim needs TensorFlow 1 and its own Python code to rebuild the graph; freeze "
+        "the model where TF-Slim runs (export_inference_graph, freeze_graph) and give the .pb"
+    )

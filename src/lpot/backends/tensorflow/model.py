@@ -1,0 +1,181 @@
+"""The handle of a TensorFlow model: one frozen graph with named inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
+from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.run import import_graph, session_config
+from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.batch import Inputs, InputSpec
+from lpot.core.errors import UnsupportedModel
+from lpot.core.model import Model
+from lpot.core.recipe import OpKey, Recipe
+
+if TYPE_CHECKING:
+    from lpot.backends.tensorflow import TensorflowBackend
+    from lpot.backends.tensorflow.plan import Plan
+    from lpot.backends.tensorflow.prepare import Prepared
+
+
+class TensorflowModel(Model):
+    """`net` is what runs; `form` is what came in (pb, saved_model, keras, checkpoint, graph)."""
+
+    def __init__(
+        self,
+        backend: TensorflowBackend,
+        net: Net,
+        form: str = "pb",
+        source: str = "",
+        recipe: Recipe | None = None,
+        precisions: Mapping[OpKey, str] | None = None,
+        signature: Mapping[str, Mapping[str, str]] | None = None,
+        probe: Inputs | None = None,
+    ) -> None:
+        self.backend = backend
+        self.net = net
+        self.form = form
+        self.source = source
+        self.recipe = recipe
+        self.precisions = precisions or {}  # what each op really became
+        # Keys of the SavedModel signature: {"inputs": {key: tensor}, "outputs": {key: tensor}}.
+        self.signature = signature or {}
+        self.probe = probe  # one batch of inputs, to verify what is saved
+        self.drawn: tuple[Prepared, Plan] | None = None  # what it was built from, for exports
+        self._session: v1.Session | None = None
+        self._prepared: Prepared | None = None
+
+    # -- what eval_func and old scripts see ----------------------------------------------------
+
+    @cached_property
+    def native(self) -> tf.Graph:
+        return import_graph(self.net.graph_def())
+
+    @property
+    def graph(self) -> tf.Graph:
+        return self.native
+
+    @property
+    def graph_def(self) -> GraphDef:
+        return self.native.as_graph_def()
+
+    @property
+    def sess(self) -> v1.Session:
+        if self._session is None:
+            self._session = v1.Session(graph=self.native, config=session_config())
+        return self._session
+
+    @property
+    def runner(self) -> v1.Session:
+        return self.sess
+
+    @property
+    def q_config(self) -> dict[str, Any]:
+        """How it was quantized, as plain data."""
+        return {} if self.recipe is None else self.recipe.to_json()
+
+    @property
+    def model_type(self) -> str:
+        return self.form
+
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        return self.net.inputs
+
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        return self.net.outputs
+
+    @property
+    def input_tensor_names(self) -> list[str]:
+        return [full_name(name) for name in self.net.inputs]
+
+    @property
+    def output_tensor_names(self) -> list[str]:
+        return [full_name(name) for name in self.net.outputs]
+
+    @property
+    def input_node_names(self) -> list[str]:
+        return list(dict.fromkeys(map(node_name, self.net.inputs)))
+
+    @property
+    def output_node_names(self) -> list[str]:
+        return list(dict.fromkeys(map(node_name, self.net.outputs)))
+
+    @property
+    def input_tensor(self) -> list[tf.Tensor]:
+        return [self.native.get_tensor_by_name(name) for name in self.input_tensor_names]
+
+    @property
+    def output_tensor(self) -> list[tf.Tensor]:
+        return [self.native.get_tensor_by_name(name) for name in self.output_tensor_names]
+
+    @cached_property
+    def iterator(self) -> str | None:
+        """The op that starts an in-graph iterator, when the graph reads its data itself."""
+        found = (name for name, node in self.net.nodes.items() if node.op == ITERATOR)
+        return next(found, None)
+
+    @property
+    def iter_op(self) -> tf.Operation | None:
+        return None if self.iterator is None else self.native.get_operation_by_name(self.iterator)
+
+    # -- what the core asks --------------------------------------------------------------------
+
+    @cached_property
+    def inputs(self) -> tuple[InputSpec, ...]:
+        return tuple(
+            InputSpec(name, _dtype(tensor.dtype), _shape(tensor.shape))
+            for name, tensor in zip(self.net.inputs, self.input_tensor, strict=True)
+        )
+
+    @cached_property
+    def nbytes(self) -> int:
+        return sum(node.ByteSize() for node in self.net.nodes.values())
+
+    def fingerprint(self) -> str:
+        return fingerprint(self.net.nodes.values())
+
+    @property
+    def prepared(self) -> Prepared:
+        """The folded graph and the units found in it: made once, used by every trial."""
+        from lpot.backends.tensorflow.prepare import prepare
+
+        if self._prepared is None:
+            self._prepared = prepare(self.net)
+        return self._prepared
+
+    def export_onnx(self, path: str | Path, opset: int = 17) -> Path:
+        """The same model, quantized the same way, as an ONNX file for ONNX Runtime (QDQ)."""
+        from lpot.backends.tensorflow.export import export_onnx
+
+        if self.drawn is None and self.recipe is not None and self.recipe.low_ops:
+            raise UnsupportedModel(
+                "a model read back from disk holds TensorFlow's own INT8 ops, which ONNX does not "
+                "have: export the model that quantize() returned"
+            )
+        prepared, plan = self.drawn or (self.prepared, None)
+        return export_onnx(prepared, plan, Path(path), opset)
+
+    def close(self) -> None:
+        if self._session is not None:
+            self._session.close()
+            self._session = None
+
+
+def _dtype(dtype: tf.DType) -> str:
+    if dtype == tf.string:
+        return "object"
+    if dtype == tf.bfloat16:
+        return "float32"
+    return np.dtype(dtype.as_numpy_dtype).name
+
+
+def _shape(shape: tf.TensorShape) -> tuple[Any, ...] | None:
+    return None if shape.rank is None else tuple(shape.as_list())

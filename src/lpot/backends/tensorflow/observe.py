@@ -1,0 +1,155 @@
+"""One pass over the calibration data: ranges, histograms and shapes, in bounded memory.
+
+The reductions run inside the graph: what leaves it per tensor and batch is its minimum, maximum and
+shape and at most some 64 Ki sampled values, whatever its size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.passes.watch_tensors import watch, watch_channels
+from lpot.backends.tensorflow.run import feed, first_line, open_session
+from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.core.backend import Observations
+from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
+from lpot.core.numerics import TensorStats
+
+PROBE_SAMPLES = 32
+SHAPED_STEPS = 16  # shapes of so many batches are compared
+
+
+def observe(
+    model: TensorflowModel, batches: Iterable[Inputs], sizes: Sequence[int]
+) -> dict[int, Observations]:
+    """A snapshot for each size; size 0 stands for everything the loader gives."""
+    stream = iter(batches)
+    first = next(stream, None)
+    if first is None:
+        raise CalibrationError(
+            "the calibration loader gave no batch: it is empty, or a generator already used up"
+        )
+    scales = _scales(model, first)
+    prepared = model.prepared.equalized(scales)
+    net, fetches = watch(prepared.net, prepared.watched)
+    gathered = _Gathered(prepared.watched, scales)
+    wanted = sorted(size for size in sizes if size > 0)
+    done: dict[int, Observations] = {}
+    _, session = open_session(net.graph_def(), quick=True)
+    with session:
+        for feeds, results, count in _results(
+            session, model, chain([first], stream), fetches, sizes
+        ):
+            gathered.update(feeds, results, count)
+            while wanted and gathered.samples >= wanted[0]:
+                done[wanted.pop(0)] = gathered.snapshot()
+    if gathered.samples == 0:
+        raise CalibrationError("the graph's own iterator gave no batch: is its data there?")
+    last = gathered.snapshot()
+    return {size: done.get(size, last) for size in sizes}
+
+
+def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
+    """By what to divide channels, from the largest values of the first batch."""
+    prepared = model.prepared
+    uneven = prepared.uneven
+    if not uneven:
+        return {}
+    net, fetches = watch_channels(prepared.net, list(uneven.values()))
+    _, session = open_session(net.graph_def(), quick=True)
+    with session:
+        steps = _results(session, model, [first], fetches, (1,))
+        peaks = next((results for _, results, _ in steps), None)
+    if peaks is None:
+        return {}
+    named = dict(zip(uneven, peaks, strict=True))
+    return prepared.factors({k: v for k, v in named.items() if np.isfinite(v).all()})
+
+
+def _results(
+    session: v1.Session,
+    model: TensorflowModel,
+    batches: Iterable[Inputs],
+    fetches: Any,
+    sizes: Sequence[int],
+) -> Iterator[tuple[dict[str, Any], Any, int]]:
+    """(feeds, what was fetched, samples) of each step."""
+    for inputs in batches:
+        feeds = feed(model.inputs, inputs)
+        try:
+            if model.iterator is None:
+                yield feeds, session.run(fetches, feeds), _count(feeds)
+                continue
+            # The graph reads its data itself: one feed starts it, and it says when it is over.
+            session.run(model.iterator, feeds)
+            size = _fed_batch_size(feeds)
+            limit = math.inf if 0 in sizes else math.ceil(max(sizes, default=1) / size)
+            steps = 0
+            while steps < limit:
+                yield feeds, session.run(fetches), size
+                steps += 1
+        except tf.errors.OutOfRangeError:
+            return
+        except tf.errors.OpError as error:
+            raise CalibrationError(
+                f"TensorFlow failed on a calibration batch: {first_line(error)}"
+            ) from error
+        if model.iterator is not None:
+            return
+
+
+def _count(feeds: Mapping[str, Any]) -> int:
+    return next((int(array.shape[0]) for array in feeds.values() if np.ndim(array)), 1)
+
+
+def _fed_batch_size(feeds: Mapping[str, Any]) -> int:
+    """The value fed to the input called batch_size; 1 where there is none."""
+    for name, value in feeds.items():
+        if "batch_size" in node_name(name) and np.size(value) == 1:
+            return max(1, int(np.reshape(value, -1)[0]))
+    return 1
+
+
+class _Gathered:
+    def __init__(self, watched: Sequence[str], scales: Mapping[str, np.ndarray]) -> None:
+        self.scales = scales
+        self.stats = {name: TensorStats.empty() for name in watched}
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.probe: list[Inputs] = []
+        self.samples = self.steps = self.probed = 0
+
+    def update(self, feeds: Mapping[str, Any], results: list[Any], count: int) -> None:
+        for (name, stats), (low, high, shape, values) in zip(
+            self.stats.items(), results, strict=True
+        ):
+            if values.size:
+                stats.update(values, float(low), float(high))
+            if self.steps < SHAPED_STEPS:
+                self.shapes[name] = (*self.shapes.get(name, ()), *map(int, shape))
+        self.steps += 1
+        if self.probed < PROBE_SAMPLES:
+            self.probe.append(dict(feeds))
+            self.probed += count
+        self.samples += count
+
+    def snapshot(self) -> Observations:
+        broken = [name for name, stats in self.stats.items() if stats.nan]
+        if broken:
+            raise CalibrationError(
+                f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do): "
+                "look for NaN in the calibration data, or in the model's weights"
+            )
+        return Observations(
+            self.samples,
+            {name: stats.copy() for name, stats in self.stats.items()},
+            tuple(self.probe),
+            {"shapes": dict(self.shapes), "scales": self.scales},
+        )

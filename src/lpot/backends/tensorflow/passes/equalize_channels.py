@@ -1,0 +1,136 @@
+"""Even out the channels between two compute ops, without changing what the graph computes.
+
+Behind a Relu (or nothing) a channel may be divided by a factor if the weights that read it are
+multiplied by the same. Factors are powers of two, so that every float result stays the same to the
+last bit, while one scale for all channels fits far better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.match import Follower, Unit
+from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
+from lpot.backends.tensorflow.runtime import NodeDef
+
+HOMOGENEOUS = ("", "Relu")
+LARGEST = 2.0**12
+
+
+def equalizable(
+    net: Net, units: Mapping[str, Unit], followers: Mapping[str, Follower]
+) -> dict[str, tuple[Unit, ...]]:
+    """Name of the op that makes a tensor → the units that read it, where nobody else does."""
+    found = {}
+    by_node = {unit.node: unit for unit in units.values()}
+    for name, unit in units.items():
+        if unit.activation not in HOMOGENEOUS or unit.residual is not None:
+            continue
+        readers = _readers(net, unit.out, by_node, followers)
+        if readers:
+            found[name] = tuple(readers)
+    return found
+
+
+def _readers(
+    net: Net, tensor: str, by_node: Mapping[str, Unit], followers: Mapping[str, Follower]
+) -> list[Unit] | None:
+    """All readers as units, through pooling and padding; None when one is something else."""
+    if tensor in net.pinned:
+        return None
+    found: list[Unit] = []
+    for user in net.users.get(tensor, ()):
+        item = followers.get(user.name)
+        if user.name in by_node and data_inputs(user)[0] == tensor:
+            found.append(by_node[user.name])
+        elif item is not None and item.key.kind in ("MaxPool", "AvgPool", "Pad", "PadV2"):
+            behind = _readers(net, item.out, by_node, followers)
+            if behind is None:
+                return None
+            found += behind
+        else:
+            return None
+    return found
+
+
+def factors(peaks: np.ndarray, net: Net, readers: Iterable[Unit]) -> np.ndarray:
+    """By how much to divide each channel: half of its excess goes to the weights that read it."""
+    weights = np.max([_input_peaks(net, reader) for reader in readers], axis=0).astype(np.float64)
+    alive = (peaks > 0) & (weights > 0)
+    if not alive.any():
+        return np.ones(peaks.shape)
+    ratio = np.ones(peaks.shape, np.float64)
+    ratio[alive] = np.sqrt(peaks[alive] / weights[alive])
+    ratio[alive] /= np.exp(np.mean(np.log(ratio[alive])))
+    # A channel that was never seen alive must not coarsen the weights of the others.
+    usual = np.median((weights * ratio)[alive])
+    dead = (peaks == 0) & (weights > usual)
+    ratio[dead] = usual / weights[dead]
+    return np.exp2(np.rint(np.log2(np.clip(ratio, 1 / LARGEST, LARGEST))))
+
+
+def _input_peaks(net: Net, unit: Unit) -> np.ndarray:
+    weight = np.abs(net.constant(unit.weight))  # type: ignore[arg-type]
+    axis = _input_axis(net, unit)
+    return weight.max(axis=tuple(index for index in range(weight.ndim) if index != axis))
+
+
+def _input_axis(net: Net, unit: Unit) -> int:
+    if unit.is_matmul:
+        return 1 if is_transposed(net.nodes[unit.node]) else 0
+    return 2
+
+
+def equalize_channels(
+    net: Net,
+    units: Mapping[str, Unit],
+    followers: Mapping[str, Follower],
+    scales: Mapping[str, np.ndarray],
+) -> Net:
+    """`scales`: op name → what to divide its output channels by."""
+    pairs = equalizable(net, units, followers)
+    weights: dict[str, np.ndarray] = {}  # node → its weight so far
+    biases: dict[str, np.ndarray] = {}
+
+    def weight(unit: Unit) -> np.ndarray:
+        value = weights.get(unit.node, net.constant(unit.weight))
+        assert value is not None
+        return value
+
+    for name, scale in scales.items():
+        unit = units[name]
+        weights[unit.node] = scaled_weight(net.nodes[unit.node], weight(unit), 1.0 / scale)
+        if unit.bias is not None:
+            biases[unit.node] = net.constant(unit.bias) / scale.astype(np.float32)  # type: ignore[operator]
+        for reader in dict.fromkeys(pairs[name]):
+            shape = [1] * weight(reader).ndim
+            shape[_input_axis(net, reader)] = -1
+            weights[reader.node] = (weight(reader) * scale.reshape(shape)).astype(np.float32)
+    return net.changed(_changes(net, units, weights, biases)).pruned()
+
+
+def _changes(
+    net: Net,
+    units: Mapping[str, Unit],
+    weights: Mapping[str, np.ndarray],
+    biases: Mapping[str, np.ndarray],
+) -> dict[str, NodeDef]:
+    changes: dict[str, NodeDef] = {}
+    name_for = Namer(net.nodes)
+    for unit in units.values():
+        node = net.nodes[unit.node]
+        if unit.node in weights:
+            const = make_const(name_for(f"{unit.node}/equalized"), weights[unit.node])
+            changes[const.name] = const
+            changes[unit.node] = with_inputs(node, [node.input[0], const.name, *node.input[2:]])
+        if unit.node in biases:
+            user = net.only_user(unit.node)
+            assert user is not None
+            const = make_const(name_for(f"{unit.node}/equalized_bias"), biases[unit.node])
+            changes[const.name] = const
+            changes[user.name] = with_inputs(user, [user.input[0], const.name])
+    return changes

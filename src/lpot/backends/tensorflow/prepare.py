@@ -1,0 +1,113 @@
+"""The graph that trials are built from: folded once, with the units found in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.match import Follower, Unit, match_followers, match_units
+from lpot.backends.tensorflow.nodes import data_inputs
+from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
+from lpot.backends.tensorflow.passes.drop_controls import drop_controls
+from lpot.backends.tensorflow.passes.equalize_channels import (
+    equalizable,
+    equalize_channels,
+    factors,
+)
+from lpot.backends.tensorflow.passes.fold_affine import fold_affine
+from lpot.backends.tensorflow.passes.fold_constants import fold_constants
+from lpot.backends.tensorflow.passes.hoist_bias import hoist_bias
+from lpot.backends.tensorflow.passes.lower_products import lower_products
+from lpot.backends.tensorflow.passes.push_batchnorm import push_batchnorm
+from lpot.backends.tensorflow.passes.remove_identities import remove_identities
+from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
+from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
+from lpot.core.recipe import OpKey
+
+logger = logging.getLogger(__name__)
+
+PASSES = (
+    drop_controls,
+    remove_identities,
+    fold_constants,
+    remove_identities,  # constants show which transpositions change nothing
+    lower_products,
+    settle_reshapes,
+    cancel_reshapes,
+    sink_reshapes,
+    cancel_reshapes,
+    hoist_bias,
+    fold_affine,
+    push_batchnorm,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """`weights` caches quantized weights: trials differ in few of them."""
+
+    net: Net
+    units: dict[str, Unit]
+    followers: dict[str, Follower]
+    refused: dict[OpKey, str]
+    weights: dict[Any, Any] = field(default_factory=dict)
+    _equalized: dict[Any, Prepared] = field(default_factory=dict)
+
+    @cached_property
+    def uneven(self) -> dict[str, str]:
+        """Op → the tensor it makes whose channels may be evened out."""
+        pairs = equalizable(self.net, self.units, self.followers)
+        return {name: self.units[name].out for name in pairs}
+
+    def factors(self, peaks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """From the largest value of each channel to what to divide it by, where that pays."""
+        pairs = equalizable(self.net, self.units, self.followers)
+        found = {name: factors(peaks[name], self.net, pairs[name]) for name in peaks}
+        return {name: scale for name, scale in found.items() if (scale != 1.0).any()}
+
+    def equalized(self, scales: Mapping[str, np.ndarray]) -> Prepared:
+        """The same graph with channels evened out; made once for the same factors."""
+        if not scales:
+            return self
+        key = tuple((name, scale.tobytes()) for name, scale in sorted(scales.items()))
+        if key not in self._equalized:
+            net = equalize_channels(self.net, self.units, self.followers, scales)
+            self._equalized[key] = _matched(net)
+        return self._equalized[key]
+
+    def inputs_of(self, unit: Unit) -> tuple[str, ...]:
+        """What must be there before the unit runs, without its addend."""
+        return tuple(data_inputs(self.net.nodes[unit.node]))
+
+    @cached_property
+    def watched(self) -> tuple[str, ...]:
+        """Every tensor that some recipe could quantize."""
+        names: dict[str, None] = {}
+        for unit in self.units.values():
+            names.update({unit.x: None, unit.out: None})
+            if unit.residual is not None:
+                names.update({unit.residual.addend: None, unit.residual.out: None})
+        for follower in self.followers.values():
+            names.update(dict.fromkeys((*follower.inputs, follower.out)))
+        return tuple(names)
+
+
+def prepare(net: Net) -> Prepared:
+    folded = net.pruned()
+    for step in PASSES:
+        before = len(folded.nodes)
+        folded = step(folded)
+        logger.debug("%s: %d → %d nodes", step.__name__, before, len(folded.nodes))
+    return _matched(folded)
+
+
+def _matched(net: Net) -> Prepared:
+    units, refused = match_units(net)
+    followers, more = match_followers(net)
+    return Prepared(net, units, followers, {**refused, **more})

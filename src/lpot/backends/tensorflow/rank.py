@@ -1,0 +1,88 @@
+"""Which op harms the outputs most when it alone is INT8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.passes.simulate_ops import NOBODY, simulate_ops
+from lpot.backends.tensorflow.plan import Shapes, plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.run import feed, open_session
+from lpot.core.backend import Observations
+from lpot.core.recipe import OpKey, Recipe
+
+
+def rank(model: TensorflowModel, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
+    """Harm of each INT8 compute op: squared error over squared value, summed over the last tensors.
+
+    Not the outputs are compared but the last results of compute ops: what stands behind them
+    (NMS, argmax) hides small errors and blows up others.
+    """
+    prepared = model.prepared.equalized(observations.extra.get("scales", {}))
+    keys = [key for key in recipe.low_ops if key.name in prepared.units]
+    if not observations.probe or not keys:
+        return {}
+    shapes = Shapes(observations.extra.get("shapes", {}))
+    plans = {
+        number: plan(prepared, Recipe({key: recipe.ops[key]}), observations.tensors, shapes)
+        for number, key in enumerate(keys)
+    }
+    net, which, moved = simulate_ops(prepared, plans)
+    ends = [full_name(moved.get(name, name)) for name in last_results(prepared)]
+    _, session = open_session(net.cut((*ends, *net.keep, which)).graph_def(), quick=True)
+    with session:
+        run = _Runner(session, model, feed(model.inputs, observations.probe[0]), ends, which)
+        truth = run(NOBODY)
+        return {key: distance(truth, run(number)) for number, key in enumerate(keys)}
+
+
+class _Runner:
+    def __init__(
+        self,
+        session: Any,
+        model: TensorflowModel,
+        feeds: Mapping[str, Any],
+        ends: list[str],
+        which: str,
+    ) -> None:
+        self.session, self.model, self.feeds, self.ends = session, model, feeds, ends
+        self.which = full_name(which)
+
+    def __call__(self, number: int) -> list[np.ndarray]:
+        feeds = {**self.feeds, self.which: number}
+        if self.model.iterator is not None:
+            self.session.run(self.model.iterator, self.feeds)
+            feeds = {self.which: number}
+        return list(self.session.run(self.ends, feeds))
+
+
+def last_results(prepared: Prepared) -> list[str]:
+    """Results of the compute ops that no other compute op depends on."""
+    net = prepared.net
+    inner = {unit.node for unit in prepared.units.values()}
+    ends = []
+    for unit in prepared.units.values():
+        front, seen = [unit.out], {unit.out}
+        while front:
+            for heir in net.heirs.get(front.pop(), ()):
+                if heir not in seen:
+                    seen.add(heir)
+                    front.append(heir)
+        if not seen & inner - {unit.node}:
+            ends.append(unit.out)
+    return list(dict.fromkeys(ends))
+
+
+def distance(truth: list[np.ndarray], outputs: list[np.ndarray]) -> float:
+    total = 0.0
+    for reference, output in zip(truth, outputs, strict=True):
+        exact = reference.astype(np.float64)
+        power = float(np.mean(exact**2)) or 1.0
+        error = float(np.mean((output.astype(np.float64) - exact) ** 2))
+        total += error / power if np.isfinite(error) else float("inf")
+    return total

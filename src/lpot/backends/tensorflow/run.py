@@ -1,0 +1,171 @@
+"""Sessions, and feeds checked before TensorFlow sees them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.batch import Inputs, InputSpec
+from lpot.core.errors import DataError, UnsupportedModel
+
+if TYPE_CHECKING:
+    from lpot.backends.tensorflow.model import TensorflowModel
+
+
+def import_graph(graph_def: GraphDef) -> tf.Graph:
+    graph = tf.Graph()
+    with graph.as_default():
+        try:
+            tf.graph_util.import_graph_def(graph_def, name="")
+        except (ValueError, tf.errors.OpError) as error:
+            raise UnsupportedModel(f"TensorFlow refuses the graph: {first_line(error)}") from error
+    return graph
+
+
+def session_config(quick: bool = False) -> v1.ConfigProto:
+    """`quick` leaves out the optimisation of the graph, which costs more than a few runs save."""
+    threads = int(os.environ.get("LPOT_THREADS", "0"))
+    config = v1.ConfigProto(
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=min(threads, 1)
+    )
+    if quick:
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+    return config
+
+
+def open_session(graph_def: GraphDef, quick: bool = False) -> tuple[tf.Graph, v1.Session]:
+    graph = import_graph(graph_def)
+    return graph, v1.Session(graph=graph, config=session_config(quick))
+
+
+def first_line(error: Exception) -> str:
+    """What went wrong, without the places in Python and C++ where it was noticed."""
+    skipped = ("Graph execution error", "Detected at node", "Node:", "File ", " ", "\t")
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    told = next((line for line in lines if not line.startswith(skipped)), "")
+    return told.strip() or type(error).__name__
+
+
+def run(model: TensorflowModel, inputs: Inputs) -> list[np.ndarray]:
+    """Outputs in order. A graph that reads its data itself is run until the data ends."""
+    feeds = feed(model.inputs, inputs)
+    fetches = [full_name(name) for name in model.output_names]
+    try:
+        if model.iterator is None:
+            return list(model.sess.run(fetches, feeds))
+        model.sess.run(model.iter_op, feeds)
+        return run_to_end(model.sess, fetches)
+    except tf.errors.OpError as error:
+        shapes = {name: np.shape(value) for name, value in feeds.items()}
+        raise DataError(f"TensorFlow failed on a batch of {shapes}: {first_line(error)}") from error
+
+
+def iterator_sess_run(
+    sess: v1.Session,
+    iter_op: Any,
+    feed_dict: Mapping[Any, Any],
+    output_tensor: Any,
+    iteration: int = -1,
+    measurer: Any = None,
+) -> Any:
+    """Start an in-graph iterator and run it to the end of its data, or for so many steps.
+
+    `measurer` is told of each step by `start()` and `end()`.
+    """
+    sess.run(iter_op, feed_dict)
+    return run_to_end(sess, output_tensor, iteration, measurer)
+
+
+def run_to_end(session: v1.Session, fetches: Any, steps: int = -1, measurer: Any = None) -> Any:
+    """What the steps of an in-graph iterator gave, joined along the first axis."""
+    gathered: list[Any] = []
+    while steps < 0 or len(gathered) < steps:
+        if measurer is not None:
+            measurer.start()
+        try:
+            gathered.append(session.run(fetches))
+        except tf.errors.OutOfRangeError:
+            break
+        if measurer is not None:
+            measurer.end()
+    if not gathered:
+        return []
+    if isinstance(gathered[0], Mapping):
+        return {key: _join([item[key] for item in gathered]) for key in gathered[0]}
+    if isinstance(gathered[0], list | tuple):
+        return [_join(pieces) for pieces in zip(*gathered, strict=True)]
+    return _join(gathered)
+
+
+def _join(pieces: Sequence[Any]) -> np.ndarray:
+    arrays = [np.asarray(piece) for piece in pieces]
+    return np.concatenate(arrays) if arrays[0].ndim else np.stack(arrays)
+
+
+def feed(specs: Sequence[InputSpec], inputs: Inputs) -> dict[str, Any]:
+    """Tensor name → array of the right type and shape, or an error that says what is not."""
+    if isinstance(inputs, Mapping):
+        given = {_plain(key): value for key, value in inputs.items()}
+    elif len(inputs) != len(specs):
+        names = ", ".join(spec.name for spec in specs)
+        raise DataError(
+            f"the model has {len(specs)} input(s) ({names}), but {len(inputs)} were given"
+        )
+    else:
+        given = {_plain(spec.name): value for spec, value in zip(specs, inputs, strict=True)}
+    return {full_name(spec.name): _checked(spec, given) for spec in specs}
+
+
+def _plain(name: Any) -> str:
+    text = str(getattr(name, "name", name))
+    return text[:-2] if text.endswith(":0") else text
+
+
+def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
+    key = _plain(spec.name)
+    if key not in given:
+        raise DataError(f"input {spec.name!r} is missing; given were {sorted(given)}")
+    value = given[key]
+    if hasattr(value, "numpy"):  # an eager tensor
+        value = value.numpy()
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise DataError(f"input {spec.name!r} is not one array: {error}") from error
+    array = _cast(spec, array)
+    if spec.shape is None:
+        return array
+    if spec.shape == () and array.size == 1:
+        return array.reshape(())
+    pairs = zip(spec.shape, array.shape, strict=False)
+    clash = any(isinstance(want, int) and want != got for want, got in pairs)
+    if clash or len(spec.shape) != array.ndim:
+        raise DataError(
+            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}"
+        )
+    return array
+
+
+def _cast(spec: InputSpec, array: np.ndarray) -> np.ndarray:
+    """TensorFlow casts whatever it is fed; here only what loses nothing."""
+    if spec.dtype == "object" or array.dtype.name == spec.dtype:
+        return array
+    want = np.dtype(spec.dtype)
+    if array.dtype.kind not in "fiub":
+        raise DataError(
+            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}"
+        )
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(want)
+        same_kind = array.dtype.kind == want.kind == "f"
+        if same_kind or np.array_equal(cast.astype(array.dtype), array):
+            return cast
+    raise DataError(
+        f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)} with values "
+        f"that {spec.dtype} can't hold: convert it in the loader"
+    )

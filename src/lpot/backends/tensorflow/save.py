@@ -1,0 +1,146 @@
+"""Writing a model in the form it came in, so that reading it back gives the same outputs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lpot.backends.tensorflow.load import load
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.run import run
+from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.backend import ModelSpec
+from lpot.core.card import compare_card, read_card, recipe_of, write_card
+from lpot.core.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from lpot.backends.tensorflow import TensorflowBackend
+
+FOLDER_FORMS = ("saved_model", "keras")
+
+
+def save(model: TensorflowModel, path: Path) -> Path:
+    """A SavedModel directory for what came as SavedModel or Keras, a frozen .pb for the rest.
+
+    A path that ends in .pb is always a frozen graph.
+    """
+    folder = path.suffix != ".pb" and model.form in FOLDER_FORMS
+    if not folder:
+        if path.is_dir():
+            path = path / model.backend.best_name
+        elif path.suffix != ".pb":
+            path = path.with_name(f"{path.name}.pb")
+    elif path.exists() and not path.is_dir():
+        raise WorkspaceError(f"{path}: a file is in the way of the SavedModel directory")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".lpot-", dir=path.parent) as holder:
+            draft = Path(holder) / ("model" if folder else "model.pb")
+            if folder:
+                _write_saved_model(model, draft)
+            else:
+                write_graph(model.net.graph_def(), draft)
+            _verify(model, draft)
+            _move(draft, path)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{path}: can't write the model ({error.strerror or error})"
+        ) from error
+    ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
+    model.card = {**model.card, "ends": ends}
+    write_card(model, path)
+    return path
+
+
+def write_graph(out_graph_def: GraphDef | tf.Graph, out_graph_file: str | os.PathLike[str]) -> None:
+    """A frozen graph as a binary file: whole or not at all. A folder that is missing is made."""
+    graph_def = out_graph_def
+    if not isinstance(graph_def, GraphDef):
+        graph_def = graph_def.as_graph_def()
+    target = Path(out_graph_file)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    with beside.open("wb") as stream:
+        stream.write(graph_def.SerializeToString(deterministic=True))
+        stream.flush()
+        os.fsync(stream.fileno())
+    beside.replace(target)
+
+
+def _verify(model: TensorflowModel, draft: Path) -> None:
+    """Load what was written and compare outputs, while the original is still in memory."""
+    if model.probe is None:
+        return
+    spec = ModelSpec(inputs=model.input_names, outputs=model.output_names)
+    again = TensorflowModel(model.backend, load(draft, spec).net)
+    expected, found = run(model, model.probe), run(again, model.probe)
+    again.close()
+    for name, one, other in zip(model.output_names, expected, found, strict=True):
+        if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+            raise WorkspaceError(
+                f"the saved model gives another {name!r} than the one in memory; it was not kept. "
+                "Please report this with the model"
+            )
+
+
+def _move(draft: Path, path: Path) -> None:
+    """Into place. Of a directory in the way only the pieces of a SavedModel are replaced."""
+    if not path.is_dir() or not draft.is_dir():
+        draft.replace(path)
+        return
+    for piece in draft.iterdir():
+        old = path / piece.name
+        if old.is_dir():
+            shutil.rmtree(old)
+        piece.replace(old)
+
+
+def _write_saved_model(model: TensorflowModel, path: Path) -> None:
+    keys = model.signature or {
+        "inputs": {node_name(name): name for name in model.input_names},
+        "outputs": {node_name(name): name for name in model.output_names},
+    }
+    with v1.Session(graph=model.native) as session:
+        infos = [
+            {
+                key: v1.saved_model.build_tensor_info(
+                    model.native.get_tensor_by_name(full_name(name))
+                )
+                for key, name in keys[side].items()
+            }
+            for side in ("inputs", "outputs")
+        ]
+        signature = v1.saved_model.build_signature_def(
+            *infos, v1.saved_model.signature_constants.PREDICT_METHOD_NAME
+        )
+        builder = v1.saved_model.Builder(str(path))
+        builder.add_meta_graph_and_variables(
+            session, [v1.saved_model.tag_constants.SERVING], {"serving_default": signature}
+        )
+        builder.save()
+
+
+def restore(backend: TensorflowBackend, path: Path) -> TensorflowModel:
+    if not path.exists() and path.with_name(f"{path.name}.pb").exists():
+        path = path.with_name(f"{path.name}.pb")
+    card = read_card(path)
+    compare_card(card, path, backend.versions())
+    ends = card.get("ends", {})
+    spec = ModelSpec(inputs=tuple(ends.get("inputs", ())), outputs=tuple(ends.get("outputs", ())))
+    loaded = load(path, spec)
+    model = TensorflowModel(
+        backend,
+        loaded.net,
+        loaded.form,
+        loaded.source,
+        recipe=recipe_of(card, path),
+        signature=loaded.signature,
+    )
+    model.met = card.get("met")
+    return model

@@ -1,0 +1,124 @@
+"""PyTorch: any nn.Module as it is, without stubs and without fusing by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from torch import nn
+
+from lpot.backends.torch import abilities
+from lpot.backends.torch import save as saving
+from lpot.backends.torch.build import build
+from lpot.backends.torch.checkpoint import read_checkpoint
+from lpot.backends.torch.inspect import inspect
+from lpot.backends.torch.load import load_module
+from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.observe import observe
+from lpot.backends.torch.ranges import Observed
+from lpot.backends.torch.rank import rank
+from lpot.backends.torch.run import run
+from lpot.backends.torch.train import finish_training, prepare_training
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.batch import Inputs
+from lpot.core.errors import UnsupportedModel
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import Capability
+
+
+class TorchBackend:
+    """Modules are replaced one by one; where the flow can be read, int8 is kept between them."""
+
+    name = "pytorch"
+    best_name = "checkpoint"  # the folder's name in a workspace, as the original has it
+
+    def __init__(self) -> None:
+        abilities.quiet()
+        self._ranges: WeakKeyDictionary[Observations, Observed] = WeakKeyDictionary()
+
+    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TorchModel:
+        """An nn.Module, or a folder in the layout of transformers' save_pretrained."""
+        if isinstance(source, TorchModel):
+            return source
+        workshop = load_module(source)
+        return TorchModel(self, workshop.fresh(), workshop=workshop, names=spec.inputs)
+
+    def inspect(
+        self, model: TorchModel, approach: Approach = "static", target: Target = "this"
+    ) -> Capability:
+        return inspect(_workshop(model), approach, target)
+
+    def observe(
+        self, model: TorchModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
+    ) -> dict[int, Observations]:
+        return observe(_workshop(model), batches, sizes)
+
+    def build(
+        self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
+    ) -> TorchModel:
+        workshop = _workshop(model)
+        ranges = None
+        if observations is not None:
+            ranges = self._ranges.setdefault(observations, Observed(observations))
+            workshop = workshop.equalized(ranges.factors)
+        trial = build(workshop, recipe, ranges)
+        return TorchModel(
+            self,
+            trial.module,
+            recipe=recipe,
+            names=model._names,
+            skipped=trial.skipped,
+            captured=trial.captured,
+            folded=trial.folded,
+            origin=workshop,
+            probe=observations.probe[0]
+            if observations is not None and observations.probe
+            else None,
+        )
+
+    def run(self, model: TorchModel, inputs: Inputs) -> list[np.ndarray]:
+        return run(model.native, inputs)
+
+    def save(self, model: TorchModel, path: Path) -> Path:
+        return saving.save(model, path)
+
+    def restore(self, path: Path, module: nn.Module | None = None) -> TorchModel:
+        """What `save` wrote; `module` is the architecture, which transformers models don't need."""
+        return saving.restore(self, Path(path), module)
+
+    def load_checkpoint(self, folder: Path, module: nn.Module) -> TorchModel:
+        """A checkpoint folder: ours, or best_configure.yaml and best_model_weights.pt alone."""
+        if (folder / saving.FACTS).is_file():
+            return saving.restore(self, folder, module)
+        return read_checkpoint(self, folder, module)
+
+    def prepare_training(
+        self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
+    ) -> nn.Module:
+        """The module for the user's own training loop: int8's rounding is in it."""
+        return prepare_training(_workshop(model), recipe, observations)
+
+    def finish_training(self, model: TorchModel, trained: nn.Module) -> TorchModel:
+        """The FP32 model with the trained weights, to be observed and built like any other."""
+        workshop = finish_training(_workshop(model), trained)
+        return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
+
+    def rank(
+        self, model: TorchModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        return rank(_workshop(model), recipe, observations)
+
+    def versions(self) -> dict[str, str]:
+        return abilities.versions()
+
+
+def _workshop(model: TorchModel) -> Workshop:
+    if model.workshop is None:
+        raise UnsupportedModel(
+            "this model is quantized already: trials are built from the FP32 model it came from"
+        )
+    return model.workshop

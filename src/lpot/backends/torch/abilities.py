@@ -1,0 +1,112 @@
+"""What this torch and this CPU can do: the self-test for the range, and the choices per op."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import warnings
+
+import torch
+
+from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates
+from lpot.backends.torch.kinds import OpSpec
+from lpot.backends.torch.weights import Weights
+from lpot.core.backend import Approach, Target
+from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS = ("minmax", "kl", "percentile", "mse")
+BF16 = OpConfig(TensorConfig("bf16"), None, "float")
+
+
+def versions() -> dict[str, str]:
+    """What the last bits of a result depend on."""
+    return {
+        "torch": torch.__version__,
+        "torch capability": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def activation_bits(target: Target = "this") -> int:
+    """7 where 8-bit activations would overflow the CPU's 16-bit sums."""
+    if target == "this":
+        return 7 if saturates() else 8
+    return 7 if target == "avx2" else 8
+
+
+def has_bf16(target: Target = "this") -> bool:
+    """Does the CPU multiply bf16 in hardware? Elsewhere it is emulated and slower than FP32."""
+    if target != "this":
+        return target == "amx"
+    features = torch.cpu.get_capabilities()
+    return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
+
+
+@functools.cache
+def saturates() -> bool:
+    """Run the worst case through the real kernels and compare with the truth."""
+    quiet()
+    found = False
+    for family in ("linear", "conv"):
+        for name in candidates(family)[:2]:
+            worst = _worst_case(name, family)
+            logger.info("%s %s: worst case of 8 bits is off by %.3f", name, family, worst)
+            found = found or worst > 0.02
+    return found
+
+
+@functools.cache
+def quiet() -> None:
+    """torch warns once per process that quantized tensors will go: users can't help that."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
+
+
+def _worst_case(kernel: str, family: str) -> float:
+    """The largest activation and weight everywhere: how far is the sum from the exact one?"""
+    rows, columns = 64, 16
+    truth = 255.0 * 127.0 * rows
+    shape = (columns, rows) if family == "linear" else (columns, rows, 1, 1)
+    weights = Weights(torch.full(shape, 127, dtype=torch.int8), torch.ones(1), None)
+    inlet, outlet = Affine(1.0, 0), Affine(truth / 255.0, 0)
+    if family == "linear":
+        y = KERNELS[kernel].linear(weights, inlet, outlet)(torch.full((4, rows), 255.0))
+    else:
+        geometry = Geometry(2, (1, 1), (0, 0), (1, 1))
+        x = torch.full((1, rows, 4, 4), 255.0)
+        y = KERNELS[kernel].conv(weights, geometry, inlet, outlet)(x)
+    return float((y / truth - 1.0).abs().max())
+
+
+def choices(spec: OpSpec, approach: Approach, target: Target) -> tuple[OpConfig, ...]:
+    """Every config of an op, the most wanted first and FP32 last; or FP32 alone."""
+    bits = activation_bits(target)
+    granularities = ("per_channel", "per_tensor") if spec.per_channel else ("per_tensor",)
+    low: list[OpConfig] = []
+    if spec.family == "embedding":
+        low = [OpConfig(FP32_TENSOR, _weight(name), "dynamic") for name in granularities]
+    else:
+        if spec.dynamic and (approach != "static" or not spec.static):
+            low += [
+                OpConfig(_activation("minmax", "asym", bits), _weight(name), "dynamic")
+                for name in granularities
+            ]
+        if spec.static and approach != "dynamic":
+            low += [
+                OpConfig(_activation(algorithm, scheme, bits), _weight(name), "static")
+                for scheme in ("asym", "sym")
+                for name in granularities
+                for algorithm in ALGORITHMS
+            ]
+    wide = (BF16,) if has_bf16(target) and spec.family in ("linear", "conv") else ()
+    return (*low, *wide, FP32) if low else (FP32,)
+
+
+def _activation(algorithm: str, scheme: str, bits: int) -> TensorConfig:
+    return TensorConfig("uint8", scheme, "per_tensor", algorithm, bits)
+
+
+def _weight(granularity: str) -> TensorConfig:
+    return TensorConfig("int8", "sym", granularity, "minmax", 8)

@@ -1,0 +1,197 @@
+"""One trial: the FP32 model with some modules replaced, put together from what is already known."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.kernels import candidates
+from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.lower import Lowering
+from lpot.backends.torch.modules import (
+    LowAttention,
+    LowConv,
+    LowEmbedding,
+    LowEmbeddingBag,
+    LowLinear,
+    LowModule,
+    LowRecurrent,
+)
+from lpot.backends.torch.modules.dense import Settings
+from lpot.backends.torch.modules.half import HalfModule
+from lpot.backends.torch.passes.find_chains import Chain
+from lpot.backends.torch.passes.release_fastpath import release_fastpath
+from lpot.backends.torch.ranges import Noted, Ranges
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.errors import CalibrationError, UnsupportedOp, did_you_mean
+from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
+
+NEVER_RAN = "it never ran during calibration: it stays FP32"
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """`skipped` are the ops that could not be what the recipe asks; `captured` maps the parts that
+    keep int8 inside to what has to be known to write them again."""
+
+    module: nn.Module
+    skipped: dict[OpKey, str]
+    captured: dict[str, dict[str, Any]]
+    folded: tuple[str, ...]  # batch norms that went into their convolutions
+
+
+def build(workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> Trial:
+    """Costs about a millisecond once the ops' weights are quantized."""
+    return _Builder(workshop, recipe, ranges).build()
+
+
+class _Builder:
+    def __init__(self, workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> None:
+        self.workshop = workshop
+        self.recipe = recipe
+        self.ranges = ranges
+        trusted = ranges.trusted if ranges is not None else frozenset()
+        self.captures = (
+            [item for item in workshop.captures if item.name in trusted] if trusted else []
+        )
+        self.chains: dict[str, Chain] = {}
+        for captured in self.captures:
+            self.chains.update(workshop.chains_of(captured))
+        self.skipped: dict[OpKey, str] = {}
+
+    def build(self) -> Trial:
+        changed: dict[str, nn.Module] = {}
+        substitutes: dict[int, nn.Module] = {}
+        folded: list[str] = []
+        for key, config in self.recipe.ops.items():
+            site = self._site(key)
+            module = self._module(site, config)
+            if module is None:
+                continue
+            changed[key.name] = module
+            substitutes[id(self.workshop.names[key.name])] = module
+            norm = self._norm(site, config)
+            if norm is not None:
+                folded.append(norm)
+                substitutes[id(self.workshop.names[norm])] = nn.Identity().eval()
+        root = self.workshop.fresh(substitutes)
+        release_fastpath(root, self.workshop.encoders, changed)
+        return Trial(root, self.skipped, self._programs(root, changed), tuple(folded))
+
+    def _site(self, key: OpKey) -> Site:
+        site = self.workshop.sites.get(key.name)
+        if site is None:
+            raise UnsupportedOp(
+                key.name,
+                "the recipe names it, but the model has no such op"
+                + did_you_mean(key.name, self.workshop.sites),
+            )
+        return site
+
+    def _norm(self, site: Site, config: OpConfig) -> str | None:
+        """The batch norm that goes into the op."""
+        chain = self.chains.get(site.name)
+        return chain.norm if chain is not None and config.mode == "static" else None
+
+    def _module(self, site: Site, config: OpConfig) -> nn.Module | None:
+        if config.is_float:
+            if config.activation.dtype == "bf16":
+                return HalfModule(self.workshop.names[site.name], torch.bfloat16)
+            return None
+        if config.weight is None:
+            raise UnsupportedOp(
+                site.name, f"a {config.mode} config without a weight can't be built"
+            )
+        settings = self._settings(site, config)
+        if settings is None:
+            return None
+        norm = self._norm(site, config)
+        key = (site.name, config.weight, norm, settings)
+        known = self.workshop.modules
+        if key not in known:
+            known[key] = self._make(site, config.weight, norm, settings)
+        return known[key]
+
+    def _settings(self, site: Site, config: OpConfig) -> Settings | None:
+        family = site.spec.family
+        if family == "embedding":
+            return Settings("plain")
+        reduced = config.activation.bits == 7
+        if family in ("recurrent", "attention"):
+            return Settings(self._kernel(site), reduced=reduced)
+        chain = self.chains.get(site.name)
+        relu = site.relu or (chain is not None and chain.relu)
+        if config.mode == "dynamic":
+            if family == "conv":
+                raise UnsupportedOp(site.name, "convolutions have no dynamic kernel: use static")
+            return Settings(self._kernel(site), relu=site.relu, reduced=reduced)
+        if self.ranges is None:
+            raise CalibrationError(
+                f"op {site.name!r} is to be static, which needs calibration data; "
+                "a dynamic recipe needs none"
+            )
+        if not self.ranges.has_run(site.name):
+            self.skipped[site.key] = NEVER_RAN
+            return None
+        return Settings(
+            self._kernel(site),
+            self.ranges.inlet(site.name, config.activation),
+            self.ranges.outlet(site.name, config.activation),
+            relu,
+        )
+
+    def _kernel(self, site: Site) -> str:
+        """The one asked for where it exists here, else the one wanted most."""
+        family: str = "linear" if site.spec.family == "attention" else site.spec.family
+        if isinstance(site.module, nn.modules.conv._ConvTransposeNd):
+            family = "transposed"
+        here = candidates(family)
+        asked = self.ranges.kernel(site.name) if self.ranges is not None else None
+        return asked if asked in here else here[0]
+
+    def _make(
+        self, site: Site, weight: TensorConfig, norm: str | None, settings: Settings
+    ) -> LowModule:
+        parts = self.workshop.weights(site, weight, norm)
+        module: Any = site.module
+        try:
+            if isinstance(module, nn.EmbeddingBag):
+                return LowEmbeddingBag(module, parts["weight"])
+            match site.spec.family:
+                case "embedding":
+                    return LowEmbedding(module, parts["weight"])
+                case "recurrent":
+                    return LowRecurrent(module, parts, settings.kernel, settings.reduced)
+                case "attention":
+                    inner, outer = parts["in_proj_weight"], parts["out_proj_weight"]
+                    return LowAttention(module, inner, outer, settings.kernel, settings.reduced)
+                case "conv":
+                    return LowConv(module, parts["weight"], settings)
+                case _:
+                    return LowLinear(module, parts["weight"], settings)
+        except RuntimeError as error:
+            raise UnsupportedOp(
+                site.name, f"{settings.kernel} can't pack its weights: {error}"
+            ) from error
+
+    def _programs(
+        self, root: nn.Module, changed: dict[str, nn.Module]
+    ) -> dict[str, dict[str, Any]]:
+        """Captured parts with an int8 op inside run step by step from now on."""
+        used: dict[str, dict[str, Any]] = {}
+        modules: dict[str, nn.Module] = {}
+        for captured in self.captures:
+            if not any(isinstance(changed.get(op), LowModule) for op in captured.targets.values()):
+                continue
+            assert self.ranges is not None
+            modules = modules or dict(root.named_modules())
+            scales = Noted(self.ranges.inside(captured, self.recipe))
+            chains = self.workshop.chains_of(captured)
+            lowering = Lowering(captured, chains, modules, scales)
+            if lowering.pays:
+                modules[captured.name].forward = lowering.program()
+                used[captured.name] = {"digest": captured.digest, **scales.to_json()}
+        return used

@@ -1,0 +1,124 @@
+"""The original tool's two files: best_configure.yaml and best_model_weights.pt.
+
+The yaml is in its words (ops keyed by a `!!python/tuple` of name and type), with our facts under
+`lpot`; the weights are a plain dict of tensors, read with `weights_only`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import pickle
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.describe import Described, rebuild
+from lpot.backends.torch.model import TorchModel
+from lpot.core.errors import UnsupportedModel
+from lpot.core.recipe import OpConfig, Recipe, TensorConfig
+
+if TYPE_CHECKING:
+    from lpot.backends.torch import TorchBackend
+
+CONFIGURE = "best_configure.yaml"
+WEIGHTS = "best_model_weights.pt"
+MAX_YAML = 64 << 20
+_TUPLE = "tag:yaml.org,2002:python/tuple"
+
+
+def to_tune_cfg(recipe: Recipe) -> dict[str, Any]:
+    """The recipe as the original's tune_cfg: {'op': {(name, type): {'activation', 'weight'}}}."""
+    modes = {config.mode for config in recipe.ops.values() if not config.is_float}
+    approach = "dynamic" if modes == {"dynamic"} else "static"
+    return {
+        "framework": "pytorch",
+        "approach": f"post_training_{approach}_quant",
+        "calib_sampling_size": recipe.samples,
+        "op": {(key.name, key.kind): _op_cfg(config) for key, config in recipe.ops.items()},
+    }
+
+
+def _op_cfg(config: OpConfig) -> dict[str, Any]:
+    raw = {"activation": _tensor_cfg(config.activation)}
+    weight = config.weight if config.weight is not None else TensorConfig(config.activation.dtype)
+    raw["weight"] = _tensor_cfg(weight)
+    return raw
+
+
+def _tensor_cfg(config: TensorConfig) -> dict[str, Any]:
+    return {key: value for key, value in vars(config).items() if value is not None}
+
+
+def write_checkpoint(described: Described, recipe: Recipe | None, folder: Path) -> None:
+    config: dict[str, Any] = {"framework": "pytorch", "op": {}}
+    if recipe is not None:
+        config = to_tune_cfg(recipe)
+    lines = [f"{key}: {json.dumps(value)}" for key, value in config.items() if key != "op"]
+    lines.append("op:" if config["op"] else "op: {}")
+    # JSON is yaml: quoting is right for any name, and floats come back bit for bit.
+    for (name, kind), value in config["op"].items():
+        lines += [f"  ? !!python/tuple [{json.dumps(name)}, {json.dumps(kind)}]"]
+        lines += [f"  : {json.dumps(value)}"]
+    lines.append(f"lpot: {json.dumps(described.facts)}")
+    (folder / CONFIGURE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    torch.save(described.tensors, folder / WEIGHTS)
+
+
+def read_checkpoint(backend: TorchBackend, folder: Path, module: nn.Module) -> TorchModel:
+    """The model of a checkpoint folder, on the architecture of `module`."""
+    config = read_configure(folder / CONFIGURE)
+    tensors = _read_weights(folder / WEIGHTS)
+    facts = config.get("lpot")
+    if not isinstance(facts, dict):
+        raise UnsupportedModel(
+            f"{folder / CONFIGURE}: written by another tool than this one (there is no `lpot` "
+            "section), whose int8 modules no longer exist in torch: tune the FP32 model again"
+        )
+    return rebuild(backend, Described(tensors, facts), module, str(folder))
+
+
+def read_configure(path: Path) -> dict[str, Any]:
+    """The yaml, with tuples as its only python objects; anything else in it is refused."""
+    from ruamel.yaml import YAML, YAMLError
+
+    if not path.is_file():
+        raise UnsupportedModel(f"{path}: no such file")
+    if path.stat().st_size > MAX_YAML:
+        raise UnsupportedModel(
+            f"{path}: larger than {MAX_YAML >> 20} MB, which is no configuration"
+        )
+    yaml = YAML(typ="safe", pure=True)
+    yaml.constructor.add_constructor(_TUPLE, _tuple)
+    try:
+        raw = yaml.load(io.StringIO(path.read_text("utf-8")))
+    except (YAMLError, ValueError, TypeError, RecursionError) as error:
+        raise UnsupportedModel(f"{path}: not a plain yaml file: {error}") from error
+    if not isinstance(raw, dict):
+        raise UnsupportedModel(f"{path}: holds no mapping")
+    return dict(raw)
+
+
+def _tuple(constructor: Any, node: Any) -> tuple[Any, ...]:
+    return tuple(constructor.construct_sequence(node, deep=True))
+
+
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+    if not path.is_file():
+        raise UnsupportedModel(f"{path}: no such file")
+    try:
+        raw = torch.load(path, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        raise UnsupportedModel(
+            f"{path}: refused, it holds more than tensors or is damaged ({str(error)[:200]})"
+        ) from error
+    tensors = {
+        name: value
+        for name, value in (raw.items() if isinstance(raw, dict) else ())
+        if isinstance(name, str) and isinstance(value, torch.Tensor)
+    }
+    if not isinstance(raw, dict) or len(tensors) != len(raw):
+        raise UnsupportedModel(f"{path}: holds something else than named tensors")
+    return tensors

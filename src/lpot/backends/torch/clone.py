@@ -1,0 +1,116 @@
+"""A copy of a module tree that shares its tensors, so that a trial costs objects and no memory."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import types
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+# Buffers up to this size are copied: batch norm's change in train mode, a causal mask never.
+_SMALL_BUFFER = 1 << 16
+_SCAN_DEPTH = 6
+_PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.FunctionType, torch.Tensor)
+_CONTAINERS = ("_modules", "_parameters", "_buffers")
+
+
+class Cloner:
+    """Clones one module tree again and again; what is particular about it is found once.
+
+    A module may keep other modules of the tree outside `_modules` (a list, a bound method, an
+    object of its own). Those attributes are found by a bounded scan and follow into the copy.
+    """
+
+    def __init__(self, root: nn.Module) -> None:
+        self._root = root
+        members = {id(module) for module in root.modules()}
+        self._linked = {
+            id(module): names
+            for module in root.modules()
+            if (
+                names := [
+                    name for name, value in _plain_attributes(module) if _reaches(value, members)
+                ]
+            )
+        }
+
+    def __call__(self, substitutes: Mapping[int, nn.Module] | None = None) -> nn.Module:
+        """A copy, in which the modules with these ids are replaced wherever they occur."""
+        made: dict[int, nn.Module] = dict(substitutes or {})
+        twin = self._copy(self._root, made)
+        if self._linked:
+            self._relink(made)
+        return twin
+
+    def _copy(self, module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
+        known = made.get(id(module))
+        if known is not None:
+            return known
+        twin = module.__class__.__new__(module.__class__)
+        made[id(module)] = twin
+        fields = module.__dict__.copy()
+        fields["_parameters"] = fields["_parameters"].copy()
+        fields["_buffers"] = {name: _own(value) for name, value in fields["_buffers"].items()}
+        fields["_modules"] = {
+            name: None if child is None else self._copy(child, made)
+            for name, child in fields["_modules"].items()
+        }
+        for name, value in fields.items():
+            # Hook tables are per module: a hook set on the copy must not reach the original.
+            if name.endswith("_hooks") and isinstance(value, dict):
+                fields[name] = value.copy()
+        twin.__dict__ = fields
+        return twin
+
+    def _relink(self, made: dict[int, nn.Module]) -> None:
+        memo: dict[int, Any] = dict(made)
+        for tensor in (*self._root.parameters(), *self._root.buffers()):
+            memo[id(tensor)] = tensor
+        for module in self._root.modules():
+            names = self._linked.get(id(module), ())
+            twin = made.get(id(module))
+            if twin is None or type(twin) is not type(module):
+                continue  # replaced, or inside of a replaced one
+            fields = twin.__dict__
+            for name in names:
+                fields[name] = copy.deepcopy(fields[name], memo)
+
+
+def _own(buffer: torch.Tensor | None) -> torch.Tensor | None:
+    if buffer is None or buffer.numel() > _SMALL_BUFFER:
+        return buffer
+    return buffer.clone()
+
+
+def _plain_attributes(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, value in module.__dict__.items():
+        if name not in _CONTAINERS and not isinstance(value, _PLAIN):
+            yield name, value
+
+
+def _reaches(value: Any, members: set[int], depth: int = 0, seen: set[int] | None = None) -> bool:
+    """Can one get from `value` to a module of the tree?"""
+    seen = set() if seen is None else seen
+    if depth > _SCAN_DEPTH or isinstance(value, _PLAIN) or id(value) in seen:
+        return False
+    seen.add(id(value))
+    if id(value) in members:
+        return True
+    return any(_reaches(inner, members, depth + 1, seen) for inner in _inside(value))
+
+
+def _inside(value: Any) -> Iterator[Any]:
+    if isinstance(value, dict):
+        yield from value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        yield from value
+    elif isinstance(value, types.MethodType):
+        yield value.__self__
+    elif isinstance(value, functools.partial):
+        yield from (value.func, *value.args, *value.keywords.values())
+    else:
+        yield from getattr(value, "__dict__", {}).values()

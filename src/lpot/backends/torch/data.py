@@ -1,0 +1,121 @@
+"""Batches on their way into a module, and outputs on their way out."""
+
+from __future__ import annotations
+
+import inspect as python_inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lpot.core.batch import Inputs
+from lpot.core.errors import DataError
+
+
+def to_tensor(value: Any) -> Any:
+    """Arrays and lists of numbers as CPU tensors; doubles of numpy as float32."""
+    if isinstance(value, torch.Tensor):
+        return value if value.device.type == "cpu" else value.cpu()
+    if isinstance(value, np.ndarray | np.generic):
+        return _from_numpy(np.asarray(value))
+    if isinstance(value, list) and value and _is_numbers(value):
+        return _from_numpy(np.asarray(value))
+    if isinstance(value, list | tuple):
+        return type(value)(map(to_tensor, value)) if type(value) in (list, tuple) else value
+    if isinstance(value, Mapping):
+        return {name: to_tensor(item) for name, item in value.items()}
+    return value
+
+
+def _from_numpy(array: np.ndarray) -> torch.Tensor:
+    if array.dtype == object or array.dtype.kind in "USV":
+        raise DataError(
+            f"an input of numpy type {array.dtype} can't go into a torch model: give numbers"
+        )
+    if array.dtype == np.float64:
+        array = array.astype(np.float32)
+    if not array.flags.writeable or any(step < 0 for step in array.strides):
+        array = array.copy()
+    return torch.from_numpy(array)
+
+
+def _is_numbers(value: Any) -> bool:
+    while isinstance(value, list | tuple) and value:
+        value = value[0]
+    return isinstance(value, int | float | np.number)
+
+
+def arguments(module: nn.Module, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Positional and keyword arguments; keys that `forward` does not know are left out."""
+    if not isinstance(inputs, Mapping):
+        return tuple(map(to_tensor, inputs)), {}
+    known = parameters(module)
+    if known is None:
+        return (), {name: to_tensor(value) for name, value in inputs.items()}
+    taken = {name: to_tensor(value) for name, value in inputs.items() if name in known}
+    if not taken:
+        raise DataError(
+            f"the batch has the keys {sorted(map(str, inputs))}, but "
+            f"{type(module).__name__}.forward takes {', '.join(known) or 'nothing'}: "
+            "name them alike, or give a tuple"
+        )
+    return (), taken
+
+
+def parameters(module: nn.Module) -> dict[str, python_inspect.Parameter] | None:
+    """The arguments of `forward` by name; None when it takes any (`**kwargs`)."""
+    try:
+        signature = python_inspect.signature(module.forward)
+    except (TypeError, ValueError):
+        return None
+    found = dict(signature.parameters)
+    if any(item.kind is item.VAR_KEYWORD for item in found.values()):
+        return None
+    return found
+
+
+def required_names(module: nn.Module) -> tuple[str, ...] | None:
+    """The inputs' names where `forward` leaves no doubt: all are needed, none is optional."""
+    found = parameters(module)
+    if not found:
+        return None
+    plain = (
+        python_inspect.Parameter.POSITIONAL_ONLY,
+        python_inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    )
+    if any(item.kind not in plain or item.default is not item.empty for item in found.values()):
+        return None
+    return tuple(found)
+
+
+def tensors(output: Any) -> Iterator[torch.Tensor]:
+    """Every tensor of an output, in order, whatever it is wrapped in."""
+    if isinstance(output, torch.Tensor):
+        yield output.dequantize() if output.is_quantized else output
+    elif isinstance(output, Mapping):
+        for value in output.values():
+            yield from tensors(value)
+    elif isinstance(output, list | tuple):
+        for value in output:
+            yield from tensors(value)
+    elif is_dataclass(output) and not isinstance(output, type):
+        for item in fields(output):
+            yield from tensors(getattr(output, item.name))
+    elif isinstance(output, bool | int | float):
+        yield torch.tensor(output)
+
+
+def describe(inputs: Inputs) -> str:
+    """Types and shapes of a batch, for messages."""
+    pairs = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs)
+    return ", ".join(f"{name}: {_words(value)}" for name, value in pairs) or "nothing"
+
+
+def _words(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        return type(value).__name__
+    return f"{str(value.dtype).removeprefix('torch.')}{list(shape)}"

@@ -1,0 +1,217 @@
+"""A built model as tensors and facts (JSON), and back: the one form behind every file layout."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+
+from lpot.backends.torch.build import build
+from lpot.backends.torch.kernels import Affine
+from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.lower import Scales
+from lpot.backends.torch.model import TorchModel, state
+from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.base import bias_name
+from lpot.backends.torch.modules.half import HalfModule
+from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.backends.torch.weights import Weights
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.errors import UnsupportedModel
+from lpot.core.recipe import Recipe, TensorConfig
+
+if TYPE_CHECKING:
+    from lpot.backends.torch import TorchBackend
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, eq=False)
+class Described:
+    """`tensors` has no two that share memory; `facts["aliases"]` names the ones left out."""
+
+    tensors: dict[str, torch.Tensor]
+    facts: dict[str, Any]
+
+
+def describe(model: TorchModel) -> Described:
+    tensors: dict[str, torch.Tensor] = {}
+    aliases: dict[str, str] = {}
+    known: dict[tuple[Any, ...], str] = {}
+    for name, tensor in sorted(saved_state(model.native).items()):
+        key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
+        if tensor.numel() and key in known:
+            aliases[name] = known[key]
+            continue
+        known[key] = name
+        # A copy: views of one memory (tied or sliced weights) can't lie in a file as they are.
+        tensors[name] = tensor.detach().contiguous().clone()
+    kind = type(model.native)
+    facts: dict[str, Any] = {
+        "format": FORMAT,
+        "class": f"{kind.__module__}.{kind.__qualname__}",
+        "recipe": None if model.recipe is None else model.recipe.to_json(),
+        "ops": {
+            name: {"kind": module.kind, **module.facts()}
+            for name, module in model.native.named_modules()
+            if isinstance(module, LowModule)
+        },
+        "skipped": {key.name: reason for key, reason in model.skipped.items()},
+        "parts": model.captured,
+        "folded": sorted(model.folded),
+        "aliases": aliases,
+    }
+    return Described(tensors, facts)
+
+
+def saved_state(native: nn.Module) -> dict[str, torch.Tensor]:
+    """The state dict, with bf16 modules under their own names."""
+    inner = [name for name, module in native.named_modules() if isinstance(module, HalfModule)]
+    found = state(native)
+    for name in inner:
+        for key in [key for key in found if key.startswith(f"{name}.inner.")]:
+            found[f"{name}.{key.removeprefix(f'{name}.inner.')}"] = found.pop(key)
+    return found
+
+
+def rebuild(
+    backend: TorchBackend, described: Described, module: nn.Module, where: str
+) -> TorchModel:
+    """The model described, on the architecture of `module`."""
+    facts = described.facts
+    if facts.get("format") != FORMAT:
+        raise UnsupportedModel(
+            f"{where}: format {facts.get('format')!r} is unknown here (this lpot writes {FORMAT})"
+        )
+    tensors = dict(described.tensors)
+    for name, original in facts.get("aliases", {}).items():
+        tensors[name] = tensors[original]
+    workshop = Workshop(copy.deepcopy(module).float().eval())
+    try:
+        recipe = Recipe.from_json(facts["recipe"]) if facts["recipe"] is not None else None
+        ranges = Stored(workshop, facts)
+        if recipe is not None:
+            _give_weights(workshop, recipe, ranges, tensors)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise UnsupportedModel(f"{where}: the description is damaged ({error!r})") from error
+    _fill(workshop.root, tensors, facts, where)
+    workshop.accept_changes()
+    if recipe is None:
+        return TorchModel(backend, workshop.fresh())
+    trial = build(workshop, recipe, ranges)
+    return TorchModel(
+        backend,
+        trial.module,
+        recipe=recipe,
+        skipped=trial.skipped,
+        captured=trial.captured,
+        folded=trial.folded,
+    )
+
+
+def _fill(
+    root: nn.Module, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any], where: str
+) -> None:
+    """Float tensors into the architecture; int8 ops and folded batch norms have none."""
+    inside = tuple(f"{name}." if name else "" for name in (*facts["ops"], *facts["folded"]))
+    with torch.no_grad():
+        for name, target in state(root).items():
+            given = tensors.get(name)
+            if given is None:
+                if inside and name.startswith(inside):
+                    continue
+                raise UnsupportedModel(
+                    f"{where}: holds no tensor {name!r}, which {type(root).__name__} needs: "
+                    "it was saved from another architecture"
+                )
+            if given.shape != target.shape:
+                raise UnsupportedModel(
+                    f"{where}: {name!r} is {list(given.shape)}, but {type(root).__name__} "
+                    f"has {list(target.shape)}: it was saved from another architecture"
+                )
+            target.copy_(given)
+
+
+def _give_weights(
+    workshop: Workshop, recipe: Recipe, ranges: Stored, tensors: Mapping[str, torch.Tensor]
+) -> None:
+    chains = {
+        op: chain
+        for captured in workshop.captures
+        if captured.name in ranges.trusted
+        for op, chain in workshop.chains_of(captured).items()
+    }
+    for key, config in recipe.ops.items():
+        site = workshop.sites.get(key.name)
+        if config.is_float or config.weight is None or site is None or key.name not in ranges.ops:
+            continue
+        chain = chains.get(key.name)
+        norm = chain.norm if chain is not None and config.mode == "static" else None
+        parts = _parts(site, config.weight, key.name, tensors)
+        workshop.give_weights(site, config.weight, norm, parts)
+
+
+def _parts(
+    site: Site, config: TensorConfig, name: str, tensors: Mapping[str, torch.Tensor]
+) -> dict[str, Weights]:
+    prefix = f"{name}." if name else ""
+    ending = "_int8"
+    found = {}
+    for key in tensors:
+        if not (key.startswith(prefix) and key.endswith(ending)):
+            continue
+        part = key[len(prefix) : -len(ending)]
+        axis = site.spec.axis if config.granularity != "per_tensor" else None
+        bias = tensors.get(prefix + bias_name(part))
+        found[part] = Weights(tensors[key], tensors[f"{prefix}{part}_scale"], axis, bias)
+    return found
+
+
+class Stored:
+    """Ranges as they were written down."""
+
+    def __init__(self, workshop: Workshop, facts: Mapping[str, Any]) -> None:
+        self.ops: dict[str, dict[str, Any]] = facts["ops"]
+        self._parts: dict[str, dict[str, Any]] = facts["parts"]
+        self.trusted = frozenset(self._parts)
+        self._skipped = frozenset(facts["skipped"])
+        known = {captured.name: captured.digest for captured in workshop.captures}
+        for name, part in self._parts.items():
+            if known.get(name) != part["digest"]:
+                raise UnsupportedModel(
+                    f"the forward of {name or 'the model'!r} is not the one that was saved: "
+                    "restore it with the code it was tuned with"
+                )
+
+    def has_run(self, op: str) -> bool:
+        return op not in self._skipped
+
+    def inlet(self, op: str, config: TensorConfig) -> Affine:
+        raw = self.ops[op]["inlet"]
+        return Affine(float(raw["scale"]), int(raw["zero_point"]))
+
+    def outlet(self, op: str, config: TensorConfig) -> Affine | None:
+        raw = self.ops[op].get("outlet")
+        return None if raw is None else Affine(float(raw["scale"]), int(raw["zero_point"]))
+
+    def inside(self, captured: Capture, recipe: Recipe) -> Scales:
+        return _StoredInside(self._parts.get(captured.name, {"values": {}, "even": []}))
+
+    def kernel(self, op: str) -> str | None:
+        return self.ops[op].get("kernel")
+
+
+class _StoredInside:
+    def __init__(self, part: Mapping[str, Any]) -> None:
+        self._part = part
+
+    def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
+        scale, zero_point = self._part["values"][node.name]
+        return Affine(float(scale), int(zero_point))
+
+    def is_even(self, node: fx.Node) -> bool:
+        return node.name in self._part["even"]

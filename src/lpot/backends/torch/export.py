@@ -1,0 +1,167 @@
+"""A quantized model for other runtimes: ONNX with Q/DQ pairs, or torch's own .pt2."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.clone import Cloner
+from lpot.backends.torch.data import arguments
+from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.spelled import Side, Speller, spell
+from lpot.backends.torch.program import Program
+from lpot.core.batch import Inputs
+from lpot.core.errors import BackendUnavailable, ConfigError, DataError, UnsupportedModel
+
+# What torch.export and the ONNX exporter raise on models that they can't read.
+_EXPORT_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
+
+
+class OnnxSpeller:
+    """QuantizeLinear and DequantizeLinear of opset 13."""
+
+    def round(self, x: torch.Tensor, side: Side) -> torch.Tensor:
+        codes = _node("QuantizeLinear", (x, side.scale, side.zero), torch.uint8, x.shape)
+        return _node("DequantizeLinear", (codes, side.scale, side.zero), torch.float32, x.shape)
+
+    def real(self, values: torch.Tensor, scale: torch.Tensor, axis: int | None) -> torch.Tensor:
+        attributes = {} if axis is None else {"axis": axis}
+        inputs = (values, scale if axis is not None else scale.reshape(()))
+        return _node("DequantizeLinear", inputs, torch.float32, values.shape, attributes)
+
+
+def _node(
+    kind: str, inputs: Any, dtype: torch.dtype, shape: Any, attributes: Any = None
+) -> torch.Tensor:
+    made: torch.Tensor = torch.onnx.ops.symbolic(
+        kind, inputs, attributes or {}, dtype=dtype, shape=shape, version=13
+    )
+    return made
+
+
+class Pt2Speller:
+    """The ops that torch.compile's x86 backend recognises and runs in int8."""
+
+    def __init__(self) -> None:
+        importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers them
+        self._ops = torch.ops.quantized_decomposed
+
+    def round(self, x: torch.Tensor, side: Side) -> torch.Tensor:
+        span = (side.affine.scale, side.affine.zero_point, 0, 255, torch.uint8)
+        codes = self._ops.quantize_per_tensor(x, *span)
+        real: torch.Tensor = self._ops.dequantize_per_tensor(codes, *span)
+        return real
+
+    def real(self, values: torch.Tensor, scale: torch.Tensor, axis: int | None) -> torch.Tensor:
+        if axis is None:
+            return values.float() * scale
+        zeros = torch.zeros(len(scale), dtype=torch.int64)
+        real: torch.Tensor = self._ops.dequantize_per_channel(
+            values, scale, zeros, axis, -128, 127, torch.int8
+        )
+        return real
+
+
+def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
+    """`*.onnx` or `*.pt2`. `inputs` is one batch; by default the first of calibration."""
+    inputs = inputs if inputs is not None else model.probe
+    if inputs is None:
+        raise DataError(
+            "an export runs the model once: give one batch of inputs, export(path, inputs)"
+        )
+    writers = {".onnx": _write_onnx, ".pt2": _write_pt2}
+    writer = writers.get(path.suffix.lower())
+    if writer is None:
+        raise ConfigError(f"can't export to {path.name!r}: the name must end in .onnx or .pt2")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    positional, named = arguments(model.native, _two(inputs))
+    try:
+        writer(model.native, positional, named, path)
+    except _EXPORT_ERRORS as error:
+        raise UnsupportedModel(
+            f"{type(model.native).__name__} can't be exported to {path.suffix} "
+            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}): torch.export "
+            "must be able to read the model"
+        ) from error
+    return path
+
+
+def spelled_out(native: nn.Module, speller: Speller) -> nn.Module:
+    """A copy whose low-precision modules are written as Q/DQ pairs around float ops."""
+    changed = {
+        id(module): spell(module, speller)
+        for module in native.modules()
+        if isinstance(module, LowModule)
+    }
+    copy = Cloner(native)(changed)
+    for module in copy.modules():
+        if isinstance(module.__dict__.get("forward"), Program):
+            del module.__dict__["forward"]
+    return copy
+
+
+def _write_onnx(
+    native: nn.Module, positional: tuple[Any, ...], named: dict[str, Any], path: Path
+) -> None:
+    for package in ("onnx", "onnxscript"):
+        try:
+            importlib.import_module(package)
+        except ImportError as error:
+            raise BackendUnavailable("pytorch", package, str(error)) from error
+    # The exporter talks to standard output and warns about its own innards.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
+    program = torch.onnx.export(
+        spelled_out(native, OnnxSpeller()),
+        positional,
+        kwargs=named or None,
+        dynamo=True,
+        dynamic_shapes=_dynamic(positional, named),
+        verbose=False,
+    )
+    program.save(str(path))
+
+
+def _write_pt2(
+    native: nn.Module, positional: tuple[Any, ...], named: dict[str, Any], path: Path
+) -> None:
+    program = torch.export.export(
+        spelled_out(native, Pt2Speller()),
+        positional,
+        named or None,
+        dynamic_shapes=_dynamic(positional, named),
+    )
+    torch.export.save(program, str(path))
+
+
+def _dynamic(positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
+    """The batch is open; so is every dimension of ids and masks."""
+
+    def axes(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() == 0:
+            return None
+        count = 1 if value.is_floating_point() else value.dim()
+        return {axis: torch.export.Dim.AUTO for axis in range(count)}
+
+    if named:
+        return {name: axes(value) for name, value in named.items()}
+    return tuple(axes(value) for value in positional)
+
+
+def _two(inputs: Inputs) -> Inputs:
+    """At least two samples: of a single one torch.export would take that the batch is always 1."""
+
+    def grown(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dim() == 0 or value.shape[0] != 1:
+            return value
+        return torch.cat([value, value])
+
+    if isinstance(inputs, tuple):
+        return tuple(grown(torch.as_tensor(value)) for value in inputs)
+    return {name: grown(torch.as_tensor(value)) for name, value in inputs.items()}

@@ -1,0 +1,44 @@
+"""What each module of a model can be, and why not more."""
+
+from __future__ import annotations
+
+from lpot.backends.torch.abilities import activation_bits, choices
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.backend import Approach, Target
+from lpot.core.recipe import OpKey
+from lpot.core.space import Capability, OpInfo
+
+
+def inspect(workshop: Workshop, approach: Approach, target: Target) -> Capability:
+    """Every op and every other leaf module, in the model's order."""
+    found: dict[OpKey, OpInfo] = {}
+    for site in workshop.sites.values():
+        options = choices(site.spec, approach, target)
+        reason = "" if len(options) > 1 else f"{site.key.kind} has no {approach} kernel"
+        found[site.key] = OpInfo(site.key, options, reason)
+    found.update({key: OpInfo(key, reason=reason) for key, reason in workshop.others.items()})
+    order = {name: number for number, name in enumerate(workshop.names)}
+    ops = dict(sorted(found.items(), key=lambda item: order[item[0].name]))
+    return Capability(ops, tuple(_notes(workshop, approach, target)))
+
+
+def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
+    notes = []
+    if workshop.sites and activation_bits(target) == 7:
+        whose = "this CPU's" if target == "this" else f"target {target}'s"
+        notes.append(
+            f"reduced range: {whose} kernels overflow with 8-bit activations; 7 bits are used"
+        )
+    if not workshop.sites:
+        notes.append("the model has no module with an INT8 kernel: there is nothing to quantize")
+    if approach == "static":
+        lively = sum(not site.spec.static for site in workshop.sites.values())
+        if lively:
+            notes.append(
+                f"{lively} op(s) have no static kernel and are offered without calibration"
+            )
+    captured = [part.name or "the whole model" for part in workshop.captures]
+    if captured and approach != "dynamic":
+        shown = ", ".join(captured[:3]) + (" …" if len(captured) > 3 else "")
+        notes.append(f"int8 is kept between ops in {len(captured)} part(s): {shown}")
+    return notes

@@ -1,0 +1,177 @@
+"""torch.ops.quantized with weights packed for one engine (fbgemm or oneDNN)."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from lpot.backends.torch.kernels.interface import Affine, Geometry, Run
+from lpot.backends.torch.weights import Weights
+
+_ops = torch.ops.quantized
+_engine_lock = threading.Lock()
+
+
+@contextmanager
+def using_engine(name: str) -> Iterator[None]:
+    """The engine is a process-wide setting that packing reads: it is set as briefly as possible."""
+    with _engine_lock:
+        before = torch.backends.quantized.engine
+        torch.backends.quantized.engine = name
+        try:
+            yield
+        finally:
+            torch.backends.quantized.engine = before
+
+
+@functools.cache
+def supported_engines() -> tuple[str, ...]:
+    return tuple(torch.backends.quantized.supported_engines)
+
+
+class FusedSum:
+    """conv + another summand (+ relu) in one call of oneDNN; the result overwrites the summand."""
+
+    def __init__(
+        self, weights: Weights, geometry: Geometry, inlet: Affine, outlet: Affine, relu: bool
+    ) -> None:
+        self.packed = EngineKernel("onednn").pack_conv(weights, geometry)
+        self.inlet = inlet
+        self.outlet = outlet
+        self.op = _ops.conv2d_add_relu if relu else _ops.conv2d_add
+        # This op alone asks for the process-wide engine when it runs, not when it is packed. Going
+        # back to a value read now leaves the setting right whatever other threads do meanwhile.
+        self._before = torch.backends.quantized.engine
+
+    def __call__(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        if not x.is_quantized:
+            inlet = self.inlet
+            x = torch.quantize_per_tensor(x.detach(), inlet.scale, inlet.zero_point, torch.quint8)
+        torch.backends.quantized.engine = "onednn"
+        try:
+            y: torch.Tensor = self.op(
+                x, other, self.packed, self.outlet.scale, self.outlet.zero_point
+            )
+        finally:
+            torch.backends.quantized.engine = self._before
+        return y
+
+
+class EngineKernel:
+    """Ops whose packed weights know the engine they were packed for."""
+
+    def __init__(self, engine: str) -> None:
+        self.name = engine
+        # Only fbgemm has the linear that takes and gives float tensors in one call.
+        self._float_linear = engine == "fbgemm"
+
+    def available(self) -> bool:
+        return self.name in supported_engines()
+
+    def linear(
+        self,
+        weights: Weights,
+        inlet: Affine,
+        outlet: Affine | None = None,
+        relu: bool = False,
+        emit: bool = False,
+    ) -> Run:
+        packed = self.pack_linear(weights, "static")
+        if self._float_linear and not emit:
+            return _float_linear(packed, inlet, relu)
+        if outlet is None:
+            raise ValueError(f"{self.name} needs the output's parameters of a static linear")
+        op = _ops.linear_relu if relu else _ops.linear
+        return _between(op, packed, inlet, outlet, emit)
+
+    def linear_dynamic(self, weights: Weights, relu: bool = False, reduced: bool = False) -> Run:
+        packed = self.pack_linear(weights, "dynamic")
+        op = _ops.linear_relu_dynamic if relu else _ops.linear_dynamic
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            y: torch.Tensor = op(x.detach(), packed, reduced)
+            return y
+
+        return run
+
+    def conv(
+        self,
+        weights: Weights,
+        geometry: Geometry,
+        inlet: Affine,
+        outlet: Affine,
+        relu: bool = False,
+        emit: bool = False,
+    ) -> Run:
+        packed = self.pack_conv(weights, geometry)
+        name = f"conv_transpose{geometry.dims}d" if geometry.transposed else f"conv{geometry.dims}d"
+        fused = relu and not geometry.transposed
+        op = getattr(_ops, f"{name}_relu" if fused else name)
+        run = _between(op, packed, inlet, outlet, emit)
+        if relu and not fused:
+            return lambda x: torch.relu(run(x))
+        return run
+
+    def pack_linear(self, weights: Weights, use: str) -> Any:
+        """oneDNN fails when one pack serves static and dynamic calls: each use has its own."""
+        key = (self.name, use if self.name == "onednn" else "")
+        if key not in weights.packs:
+            with using_engine(self.name):
+                weights.packs[key] = _ops.linear_prepack(weights.as_qtensor(), weights.bias)
+        return weights.packs[key]
+
+    def pack_conv(self, weights: Weights, geometry: Geometry) -> Any:
+        key = (self.name, geometry)
+        if key not in weights.packs:
+            with using_engine(self.name):
+                weights.packs[key] = _pack_conv(weights, geometry)
+        return weights.packs[key]
+
+
+def _float_linear(packed: Any, inlet: Affine, relu: bool) -> Run:
+    op = (
+        _ops.linear_with_input_q_dq_qweight_dq_relu_output_fp32
+        if relu
+        else _ops.linear_with_input_q_dq_qweight_dq_output_fp32
+    )
+    scale, zero_point = inlet.scale, inlet.zero_point
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y: torch.Tensor = op(
+            x.dequantize() if x.is_quantized else x.detach(), scale, zero_point, packed
+        )
+        return y
+
+    return run
+
+
+def _between(
+    op: Callable[..., torch.Tensor], packed: Any, inlet: Affine, outlet: Affine, emit: bool
+) -> Run:
+    """Quantize what comes in unless it is already, call, give floats unless told to emit."""
+    scale, zero_point = inlet.scale, inlet.zero_point
+    out_scale, out_zero = outlet.scale, outlet.zero_point
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        if not x.is_quantized:
+            x = torch.quantize_per_tensor(x.detach(), scale, zero_point, torch.quint8)
+        y = op(x, packed, out_scale, out_zero)
+        return y if emit else y.dequantize()
+
+    return run
+
+
+def _pack_conv(weights: Weights, geometry: Geometry) -> Any:
+    shape: list[Any] = [list(geometry.stride), list(geometry.padding)]
+    if geometry.transposed:
+        shape.append(list(geometry.output_padding))
+    prefix = "conv_transpose" if geometry.transposed else "conv"
+    prepack = getattr(_ops, f"{prefix}{geometry.dims}d_prepack")
+    return prepack(
+        weights.as_qtensor(), weights.bias, *shape, list(geometry.dilation), geometry.groups
+    )

@@ -1,0 +1,211 @@
+"""Which modules are ops that can run in low precision, and why the others can't."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from lpot.core.recipe import OpKey
+
+Family = Literal["linear", "conv", "embedding", "recurrent", "attention"]
+
+
+@dataclass(frozen=True)
+class OpSpec:
+    """What is common to all ops of one class."""
+
+    family: Family
+    axis: int = 0  # the weight's axis of output channels
+    static: bool = False
+    dynamic: bool = False
+    per_channel: bool = True
+
+
+_LINEAR = OpSpec("linear", static=True, dynamic=True)
+_CONV = OpSpec("conv", static=True)
+# fbgemm has no per-channel transposed convolution.
+_CONV_TRANSPOSE = OpSpec("conv", axis=1, static=True, per_channel=False)
+_LOOKUP = OpSpec("embedding", dynamic=True)
+_RECURRENT = OpSpec("recurrent", dynamic=True)
+
+SPECS: Mapping[type[nn.Module], OpSpec] = {
+    nn.Linear: _LINEAR,
+    nn.Conv1d: _CONV,
+    nn.Conv2d: _CONV,
+    nn.Conv3d: _CONV,
+    nn.ConvTranspose1d: _CONV_TRANSPOSE,
+    nn.ConvTranspose2d: _CONV_TRANSPOSE,
+    nn.ConvTranspose3d: _CONV_TRANSPOSE,
+    nn.Embedding: _LOOKUP,
+    nn.EmbeddingBag: _LOOKUP,
+    nn.LSTM: _RECURRENT,
+    nn.GRU: _RECURRENT,
+    nn.MultiheadAttention: OpSpec("attention", dynamic=True),
+}
+
+_NORMS = (
+    nn.modules.batchnorm._BatchNorm,
+    nn.LayerNorm,
+    nn.GroupNorm,
+    nn.modules.instancenorm._InstanceNorm,
+    nn.LocalResponseNorm,
+    nn.RMSNorm,
+)
+_POOLS = (
+    nn.modules.pooling._MaxPoolNd,
+    nn.modules.pooling._AvgPoolNd,
+    nn.modules.pooling._AdaptiveAvgPoolNd,
+    nn.modules.pooling._AdaptiveMaxPoolNd,
+)
+_MARKERS = ("QuantStub", "DeQuantStub", "FloatFunctional", "FXFloatFunctional", "QFunctional")
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One op of one model: where it sits and the float modules that make it up.
+
+    `norm` and `relu` belong to a module that the user fused by hand (ConvBnReLU2d and the like).
+    """
+
+    key: OpKey
+    spec: OpSpec
+    module: nn.Module  # the one with the weight
+    norm: nn.Module | None = None
+    relu: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.key.name
+
+
+def is_hf_conv1d(module: nn.Module) -> bool:
+    """GPT-2's Conv1D: a linear layer with its weight transposed."""
+    kind = type(module)
+    return kind.__name__ == "Conv1D" and kind.__module__.startswith("transformers.")
+
+
+def is_fused(module: nn.Module) -> bool:
+    """A result of fuse_modules, in float."""
+    kind = type(module)
+    return (
+        isinstance(module, nn.Sequential)
+        and ".nn.intrinsic." in f"{kind.__module__}."
+        and ".qat." not in kind.__module__
+        and len(module) > 1
+    )
+
+
+def find(root: nn.Module) -> tuple[dict[str, Site], dict[OpKey, str]]:
+    """The ops of a model by name, and the leaf modules that can't be low with the reason."""
+    sites: dict[str, Site] = {}
+    others: dict[OpKey, str] = {}
+    for name, module in _walk(root):
+        key = OpKey(name, type(module).__name__)
+        found = _recognise(key, module)
+        if isinstance(found, Site):
+            sites[name] = found
+        elif found:
+            others[key] = found
+    return sites, others
+
+
+def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
+    """Modules in order, each once; what is inside an op is not walked."""
+    seen: set[int] = set()
+    stack = [("", root)]
+    while stack:
+        name, module = stack.pop()
+        if id(module) in seen:
+            continue
+        seen.add(id(module))
+        yield name, module
+        if type(module) in SPECS or is_fused(module):
+            seen.update(id(inner) for inner in module.modules())
+            continue
+        prefix = f"{name}." if name else ""
+        stack.extend(
+            (prefix + child, inner)
+            for child, inner in reversed(module._modules.items())
+            if inner is not None
+        )
+
+
+def _recognise(key: OpKey, module: nn.Module) -> Site | str:
+    if is_fused(module):
+        return _fused(key, module)
+    spec = _spec(module)
+    if isinstance(spec, OpSpec):
+        return Site(key, spec, module)
+    if spec:
+        return spec
+    return "" if any(True for _ in module.children()) else _why_not(module)
+
+
+def _spec(module: nn.Module) -> OpSpec | str:
+    """The op's spec, the reason why this instance can't be served, or '' for no op at all."""
+    kind = type(module)
+    if is_hf_conv1d(module):
+        base, spec = kind, _LINEAR
+    else:
+        found = next((cls for cls in kind.__mro__ if cls in SPECS), None)
+        if found is None:
+            return ""
+        base, spec = found, SPECS[found]
+    if kind.forward is not base.forward or "forward" in module.__dict__:
+        return f"{kind.__name__} is a {base.__name__} with a forward of its own"
+    if module._forward_hooks or module._forward_pre_hooks:
+        return "it carries forward hooks, which a replacement would lose"
+    if kind.__module__.startswith("torch.ao.nn.qat"):
+        return "it is prepared for quantization-aware training already"
+    return _limits(module, spec)
+
+
+def _limits(module: nn.Module, spec: OpSpec) -> OpSpec | str:
+    """Instances that their kernels can't serve."""
+    if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
+        return "max_norm changes the weights at run time"
+    if isinstance(module, nn.EmbeddingBag) and module.mode == "max":
+        return "no INT8 kernel for the bag mode 'max'"
+    if isinstance(module, nn.LSTM) and module.proj_size:
+        return "no INT8 kernel for an LSTM with projections"
+    if isinstance(module, nn.MultiheadAttention):
+        plain = module._qkv_same_embed_dim and module.bias_k is None and not module.add_zero_attn
+        return spec if plain else "attention with separate key/value sizes or added biases"
+    if type(module).__name__ == "NonDynamicallyQuantizableLinear":
+        return "its weight is read by the attention around it"
+    weight = getattr(module, "weight", None)
+    if weight is not None and (weight.numel() == 0 or weight.is_meta):
+        return "its weight is empty"
+    return spec
+
+
+def _fused(key: OpKey, module: nn.Module) -> Site | str:
+    parts = list(module.children())
+    spec = _spec(parts[0])
+    if not isinstance(spec, OpSpec) or spec.family not in ("conv", "linear"):
+        return f"no INT8 kernel for the fused {key.kind}"
+    norm = next((part for part in parts[1:] if isinstance(part, _NORMS)), None)
+    relu = isinstance(parts[-1], nn.ReLU)
+    if len(parts) != 1 + (norm is not None) + relu:
+        return f"no INT8 kernel for the fused {key.kind}"
+    return Site(key, spec, parts[0], norm, relu)
+
+
+def _why_not(module: nn.Module) -> str:
+    kind = type(module).__name__
+    if kind in _MARKERS:
+        return "a marker of manual quantization: not needed, does nothing"
+    if isinstance(module, nn.modules.batchnorm._BatchNorm):
+        return "goes into the convolution before it where there is one, FP32 otherwise"
+    if isinstance(module, _NORMS):
+        return "normalization: INT8 costs accuracy and gains nothing"
+    if isinstance(module, _POOLS):
+        return "pooling gains only between INT8 neighbours; no weights"
+    if type(module).__module__.startswith("torch.ao.nn"):
+        return "already quantized or prepared for it"
+    if any(True for _ in module.parameters(recurse=False)):
+        return f"no INT8 kernel for {kind}"
+    return "no weights: cheap, stays FP32"

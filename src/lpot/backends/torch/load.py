@@ -1,0 +1,124 @@
+"""From what a user gives (a module, or a folder of transformers) to a private FP32 copy."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.errors import BackendUnavailable, UnsupportedModel, did_you_mean
+
+logger = logging.getLogger(__name__)
+
+_COPY_ERRORS = (
+    RuntimeError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    NotImplementedError,
+    copy.Error,
+)
+
+
+def load_module(source: Any) -> Workshop:
+    """Checked, copied, float32, in eval mode. The user's own module stays as it is."""
+    if isinstance(source, str | os.PathLike):
+        return Workshop(_private(load_folder(Path(source))))
+    module = _unwrap(source)
+    _check(module)
+    try:
+        pristine = copy.deepcopy(module)
+    except _COPY_ERRORS as error:
+        raise UnsupportedModel(
+            f"{type(module).__name__} can't be copied ({error}), and a trial works on copies: "
+            "remove what is not plain data from it (old-style weight_norm, locks, open files)"
+        ) from error
+    return Workshop(_private(pristine), dict(module.named_parameters()))
+
+
+def _unwrap(source: Any) -> nn.Module:
+    if not isinstance(source, nn.Module):
+        raise UnsupportedModel(
+            f"a {type(source).__module__}.{type(source).__qualname__} is no torch model: "
+            "give an nn.Module, or a folder with config.json and model.safetensors"
+        )
+    # torch.compile wraps a module; its kernels are made anew by whoever compiles the result.
+    inner = getattr(source, "_orig_mod", None)
+    module: nn.Module = inner if isinstance(inner, nn.Module) else source
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UnsupportedModel(
+            "a TorchScript module can't be taken apart: give the nn.Module it was made from"
+        )
+    return module
+
+
+def _check(module: nn.Module) -> None:
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
+            raise UnsupportedModel(f"{name!r} has no shape yet: run the model on one batch first")
+        if tensor.device.type != "cpu":
+            raise UnsupportedModel(
+                f"{name!r} is on the device {str(tensor.device)!r}: INT8 runs on the CPU, "
+                "call model.cpu() first"
+            )
+
+
+def _private(module: nn.Module) -> nn.Module:
+    narrow = {
+        str(tensor.dtype).removeprefix("torch.")
+        for tensor in module.parameters()
+        if tensor.dtype in (torch.float16, torch.bfloat16)
+    }
+    if narrow:
+        logger.warning(
+            "the model is in %s: a float32 copy is the baseline and the start of every trial",
+            " and ".join(sorted(narrow)),
+        )
+        module = module.float()
+    return module.eval()
+
+
+def load_folder(path: Path) -> nn.Module:
+    """A model in the layout of save_pretrained: config.json and model.safetensors."""
+    if not path.exists():
+        raise UnsupportedModel(f"{path}: no such file or folder")
+    if not (path / "config.json").is_file():
+        raise UnsupportedModel(
+            f"{path}: a torch model is given as an nn.Module, or as a folder with config.json and "
+            "model.safetensors; weights alone don't say what to compute"
+        )
+    module = empty_module(path)
+    kind: Any = type(module)
+    loaded: nn.Module = kind.from_pretrained(path, local_files_only=True, dtype=torch.float32)
+    return loaded
+
+
+def empty_module(path: Path) -> nn.Module:
+    """What config.json names, with fresh weights; only transformers' own classes are made."""
+    try:
+        transformers = importlib.import_module("transformers")
+    except ImportError as error:
+        raise BackendUnavailable("pytorch", "transformers", str(error)) from error
+    raw = json.loads((path / "config.json").read_text("utf-8"))
+    names = raw.get("architectures") or [] if isinstance(raw, dict) else []
+    cls = getattr(transformers, str(names[0]), None) if names else None
+    if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
+        given = names[0] if names else None
+        hint = did_you_mean(str(given), dir(transformers)) if given else ""
+        raise UnsupportedModel(
+            f"{path / 'config.json'}: `architectures` names {given!r}, which is no class of "
+            f"transformers{hint}: give the nn.Module instead of the folder"
+        )
+    kind: Any = cls
+    config = kind.config_class.from_pretrained(path, local_files_only=True)
+    with torch.random.fork_rng():
+        made: nn.Module = kind(config)
+    return made

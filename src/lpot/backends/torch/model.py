@@ -1,0 +1,127 @@
+"""The handle of a torch model: the module users run, and what trials are built from."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.data import required_names
+from lpot.backends.torch.modules import LowModule
+from lpot.core.batch import Inputs
+from lpot.core.model import Model
+from lpot.core.recipe import OpKey, Recipe
+
+if TYPE_CHECKING:
+    from lpot.backends.torch import TorchBackend
+    from lpot.backends.torch.workshop import Workshop
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+
+
+class TorchModel(Model):
+    """`native` is handed to users. `workshop` (the FP32 model only) is what builds trials.
+
+    `skipped` names the ops of the recipe that stayed float, with the reason.
+    """
+
+    backend: Any
+
+    def __init__(
+        self,
+        backend: TorchBackend,
+        native: nn.Module,
+        *,
+        workshop: Workshop | None = None,
+        recipe: Recipe | None = None,
+        names: tuple[str, ...] = (),
+        skipped: Mapping[OpKey, str] | None = None,
+        captured: Mapping[str, dict[str, Any]] | None = None,
+        folded: tuple[str, ...] = (),
+        origin: Workshop | None = None,
+        probe: Inputs | None = None,
+    ) -> None:
+        self.backend = backend
+        self.workshop = workshop
+        self.recipe = recipe
+        self.skipped = dict(skipped or {})
+        self.captured = dict(captured or {})  # parts that keep int8 between their ops, and how
+        self.folded = folded  # batch norms that went into their convolutions
+        self.origin = origin  # the workshop it was built in
+        self.probe = probe  # one batch of inputs, to verify what is saved
+        self._native = native
+        self._names = names
+
+    @property
+    def native(self) -> nn.Module:
+        return self._native
+
+    @property
+    def input_names(self) -> tuple[str, ...] | None:
+        """As configured, or as `forward` has them when none is optional."""
+        return self._names or required_names(self._native)
+
+    @property
+    def nbytes(self) -> int:
+        seen: dict[int, int] = {}
+        for tensor in state(self._native).values():
+            seen[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        return sum(seen.values())
+
+    @cached_property
+    def _fingerprint(self) -> str:
+        digest = hashlib.sha256(_ADDRESS.sub("", repr(self._native)).encode())
+        for name, tensor in sorted(state(self._native).items()):
+            digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+            flat = tensor.detach().contiguous().reshape(-1).view(torch.uint8)
+            digest.update(memoryview(flat.numpy()))
+        return digest.hexdigest()
+
+    def fingerprint(self) -> str:
+        return self._fingerprint
+
+    @property
+    def precisions(self) -> dict[OpKey, str]:
+        """What each op of the recipe really became."""
+        ops = {} if self.recipe is None else self.recipe.ops
+        return {
+            key: "fp32" if key in self.skipped else config.precision for key, config in ops.items()
+        }
+
+    @property
+    def is_quantized(self) -> bool:
+        return any(isinstance(module, LowModule) for module in self._native.modules())
+
+    def export(self, path: str | Path, inputs: Inputs | None = None) -> Path:
+        """Write the model for another runtime: *.onnx with Q/DQ pairs, or *.pt2."""
+        from lpot.backends.torch.export import export
+
+        return export(self, Path(path), inputs)
+
+    @property
+    def tune_cfg(self) -> dict[str, Any]:
+        """The recipe in the words of the original tool."""
+        from lpot.backends.torch.checkpoint import to_tune_cfg
+
+        return to_tune_cfg(self.recipe) if self.recipe is not None else {}
+
+    def get_all_weight_names(self) -> list[str]:
+        return [name for name, _ in self._native.named_parameters()]
+
+    def get_weight(self, name: str) -> torch.Tensor:
+        return self._native.state_dict()[name]
+
+
+def state(module: nn.Module) -> dict[str, torch.Tensor]:
+    """The tensors of a state dict; what modules put there besides tensors is left out."""
+    return {
+        name: value
+        for name, value in module.state_dict().items()
+        if isinstance(value, torch.Tensor)
+    }

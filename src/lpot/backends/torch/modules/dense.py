@@ -1,0 +1,164 @@
+"""Linear layers and convolutions in int8."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
+from lpot.backends.torch.kinds import is_hf_conv1d
+from lpot.backends.torch.modules.base import LowModule, as_inlet
+from lpot.backends.torch.weights import Weights
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a dense op runs. `inlet` None means dynamic: ranges are taken from each batch."""
+
+    kernel: str
+    inlet: Affine | None = None
+    outlet: Affine | None = None
+    relu: bool = False
+    reduced: bool = False  # dynamic with 7 bits
+
+    def to_json(self) -> dict[str, Any]:
+        return {key: value for key, value in asdict(self).items() if value not in (None, False)}
+
+    @classmethod
+    def from_json(cls, raw: dict[str, Any]) -> Settings:
+        sides = {
+            side: Affine(float(raw[side]["scale"]), int(raw[side]["zero_point"]))
+            for side in ("inlet", "outlet")
+            if side in raw
+        }
+        return cls(
+            kernel=raw["kernel"],
+            relu=bool(raw.get("relu", False)),
+            reduced=bool(raw.get("reduced", False)),
+            **sides,
+        )
+
+
+class LowLinear(LowModule):
+    """nn.Linear or GPT-2's Conv1D; the weight is kept output channels first in both cases."""
+
+    def __init__(self, original: nn.Module, weights: Weights, settings: Settings) -> None:
+        super().__init__(original, {"weight": weights})
+        self.settings = settings
+        self._transposed = is_hf_conv1d(original)
+        self._run = self.runner()
+
+    def runner(self, outlet: Affine | None = None) -> Run:
+        """The function that computes it; with an outlet given the output stays quint8."""
+        kernel, settings = KERNELS[self.settings.kernel], self.settings
+        weights = self.parts["weight"]
+        if settings.inlet is None:
+            return kernel.linear_dynamic(weights, settings.relu, settings.reduced)
+        emit = outlet is not None
+        return kernel.linear(
+            weights, settings.inlet, outlet or settings.outlet, settings.relu, emit
+        )
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return self._run(as_inlet(input))
+
+    @property
+    def weight(self) -> torch.Tensor:
+        real = self.real("weight")
+        return real.t() if self._transposed else real
+
+    def facts(self) -> dict[str, Any]:
+        return self.settings.to_json()
+
+
+class LowConv(LowModule):
+    """A convolution of one to three dimensions, transposed or not."""
+
+    def __init__(self, original: nn.Module, weights: Weights, settings: Settings) -> None:
+        super().__init__(original, {"weight": weights})
+        self.settings = settings
+        self.geometry, self._pad = _geometry(original)
+        self._mode = original.padding_mode if original.padding_mode != "zeros" else "constant"
+        self._run = self.runner()
+
+    def runner(self, outlet: Affine | None = None) -> Run:
+        """The function that computes it; with an outlet given the output stays quint8."""
+        run = self._kernel(self.geometry, outlet)
+        if self._pad is None:
+            return run
+        pad, mode = self._pad, self._mode
+        return lambda x: run(functional.pad(x.dequantize(), pad, mode=mode))
+
+    @property
+    def pads_itself(self) -> bool:
+        """Is there padding that the kernel can't do?"""
+        return self._pad is not None
+
+    def _kernel(self, geometry: Geometry, outlet: Affine | None = None) -> Run:
+        settings = self.settings
+        assert settings.inlet is not None and settings.outlet is not None
+        emit = outlet is not None
+        return KERNELS[settings.kernel].conv(
+            self.parts["weight"],
+            geometry,
+            settings.inlet,
+            outlet or settings.outlet,
+            settings.relu,
+            emit,
+        )
+
+    def forward(self, input: torch.Tensor, output_size: list[int] | None = None) -> torch.Tensor:
+        # The kernels know batched inputs only; float modules also take a single sample.
+        x = as_inlet(input)
+        single = x.dim() == self.geometry.dims + 1
+        if single:
+            x = x.unsqueeze(0)
+        run = self._run if output_size is None else self._sized(x, output_size)
+        y = run(x)
+        return y.squeeze(0) if single else y
+
+    def _sized(self, x: torch.Tensor, output_size: list[int]) -> Run:
+        """A transposed convolution asked for one of its possible output sizes."""
+        geometry = self.geometry
+        padding = nn.ConvTranspose2d._output_padding(
+            self,  # reads nothing of it
+            x,
+            output_size,
+            list(geometry.stride),
+            list(geometry.padding),
+            list(self.parts["weight"].values.shape[2:]),
+            geometry.dims,
+            list(geometry.dilation),
+        )
+        shape = {**vars(geometry), "output_padding": tuple(padding)}
+        return self._kernel(Geometry(**shape))
+
+    def facts(self) -> dict[str, Any]:
+        return self.settings.to_json()
+
+
+def _geometry(module: Any) -> tuple[Geometry, list[int] | None]:
+    """The kernel's parameters, and the padding to do beforehand where the kernel can't."""
+    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+    dims = len(module.kernel_size)
+    before: list[int] | None = None
+    padding = module.padding
+    if module.padding_mode != "zeros" or isinstance(padding, str):
+        before = list(module._reversed_padding_repeated_twice)
+        padding = (0,) * dims
+        if module.padding_mode == "zeros" and before[::2] == before[1::2]:
+            padding, before = tuple(before[::-2]), None
+    geometry = Geometry(
+        dims,
+        tuple(module.stride),
+        tuple(padding),
+        tuple(module.dilation),
+        module.groups,
+        transposed,
+        tuple(module.output_padding) if transposed else (),
+    )
+    return geometry, before if before is not None and any(before) else None

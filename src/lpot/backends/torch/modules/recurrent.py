@@ -1,0 +1,102 @@
+"""LSTM and GRU with int8 weights and ranges taken from each batch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence
+
+from lpot.backends.torch.kernels.engine import EngineKernel
+from lpot.backends.torch.modules.base import LowModule
+from lpot.backends.torch.weights import Weights
+
+_ops = torch.ops.quantized
+
+
+def weight_names(module: Any) -> list[tuple[str, str]]:
+    """(input-hidden, hidden-hidden) weight names in the order the kernels want."""
+    directions = ("", "_reverse") if module.bidirectional else ("",)
+    return [
+        (f"weight_ih_l{layer}{end}", f"weight_hh_l{layer}{end}")
+        for layer in range(module.num_layers)
+        for end in directions
+    ]
+
+
+class LowRecurrent(LowModule):
+    """nn.LSTM or nn.GRU with the same inputs and outputs, packed sequences included."""
+
+    def __init__(
+        self, original: nn.Module, parts: Mapping[str, Weights], kernel: str, reduced: bool
+    ) -> None:
+        super().__init__(original, parts)
+        self.kernel = kernel
+        self.reduced = reduced
+        self._is_lstm = isinstance(original, nn.LSTM)
+        self._cells = [self._cell(*pair) for pair in weight_names(self)]
+
+    def _cell(self, ih: str, hh: str) -> Any:
+        engine = EngineKernel(self.kernel)
+        sides = [self.parts[ih], self.parts[hh]]
+        biases = [
+            part.bias if part.bias is not None else torch.zeros(part.values.shape[0])
+            for part in sides
+        ]
+        whole = [
+            Weights(part.values, part.scale, part.axis, bias)
+            for part, bias in zip(sides, biases, strict=True)
+        ]
+        packs = [engine.pack_linear(weights, "dynamic") for weights in whole]
+        return _ops.make_quantized_cell_params_dynamic(*packs, *biases, self.reduced)
+
+    def flatten_parameters(self) -> None:
+        """Part of the original's interface; there is nothing to flatten."""
+
+    def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:
+        if isinstance(input, PackedSequence):
+            return self._packed(input, hx)
+        single = input.dim() == 2
+        along = 0 if self.batch_first else 1
+        x = input.unsqueeze(along) if single else input
+        state = self._state(x, x.shape[along], hx, single)
+        y, state = self._call(x, state, None)
+        if single:
+            return y.squeeze(along), _map(state, lambda part: part.squeeze(1))
+        return y, state
+
+    def _packed(self, input: PackedSequence, hx: Any) -> tuple[PackedSequence, Any]:
+        data, sizes, order, back = input
+        state = self._state(data, int(sizes[0]), hx, False)
+        if hx is not None and order is not None:
+            state = _map(state, lambda part: part.index_select(1, order))
+        y, state = self._call(data, state, sizes)
+        if back is not None:
+            state = _map(state, lambda part: part.index_select(1, back))
+        return PackedSequence(y, sizes, order, back), state
+
+    def _state(self, x: torch.Tensor, batch: int, hx: Any, single: bool) -> Any:
+        if hx is not None:
+            return _map(hx, lambda part: part.unsqueeze(1)) if single else hx
+        layers = self.num_layers * (2 if self.bidirectional else 1)
+        zeros = torch.zeros(layers, batch, self.hidden_size, dtype=x.dtype)
+        return (zeros, zeros) if self._is_lstm else zeros
+
+    def _call(self, x: torch.Tensor, state: Any, sizes: torch.Tensor | None) -> tuple[Any, Any]:
+        op = torch.quantized_lstm if self._is_lstm else torch.quantized_gru
+        first = (x.detach(),) if sizes is None else (x.detach(), sizes)
+        last: tuple[Any, ...] = (False, self.bidirectional)
+        if sizes is None:
+            last += (self.batch_first,)
+        options = {"dtype": torch.qint8, "use_dynamic": True} if self._is_lstm else {}
+        found = op(*first, state, self._cells, True, self.num_layers, 0.0, *last, **options)
+        return (found[0], tuple(found[1:])) if self._is_lstm else (found[0], found[1])
+
+    def facts(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, **({"reduced": True} if self.reduced else {})}
+
+
+def _map(state: Any, change: Any) -> Any:
+    return tuple(map(change, state)) if isinstance(state, tuple) else change(state)

@@ -1,0 +1,150 @@
+"""Find the parts of a model whose data flow can be read off with torch.fx, the largest first.
+
+A captured part is used only after its float output was compared with the original's on calibration
+data (see observe.py): reading code with stand-ins for tensors can go wrong in silence.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx._symbolic_trace import _assert_is_none
+
+from lpot.backends.torch.data import parameters
+from lpot.backends.torch.kinds import Site, is_fused
+
+logger = logging.getLogger(__name__)
+
+# The user's code runs on stand-ins and may fail in any way that Python code does.
+TRACE_ERRORS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    NameError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Capture:
+    """One captured module: its name in the model and the graph of its forward.
+
+    `targets` maps a called module's path inside the part to its name in the model.
+    """
+
+    name: str
+    graph: fx.Graph
+    targets: Mapping[str, str]
+
+    @cached_property
+    def digest(self) -> str:
+        """Identity of the data flow: the same code gives the same string."""
+        lines = [
+            f"{node.name} {node.op} {_target(node)} {node.args} {sorted(node.kwargs.items())}"
+            for node in self.graph.nodes
+        ]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
+
+    def site_of(self, node: fx.Node) -> str | None:
+        """The model-wide name of the module that a node calls."""
+        return self.targets[node.target] if node.op == "call_module" else None
+
+
+def capture(root: nn.Module, sites: Mapping[str, Site]) -> tuple[Capture, ...]:
+    """Every part that holds an op and can be read; parts inside a captured part are not listed."""
+    ops = {id(site.module) for site in sites.values()}
+    names = {id(module): name for name, module in root.named_modules()}
+    found: list[Capture] = []
+    seen: set[int] = set()
+    stack = [root]
+    while stack:
+        module = stack.pop()
+        inner = list(module.modules())
+        if id(module) in seen or id(module) in ops or is_fused(module):
+            continue
+        seen.add(id(module))
+        if not any(id(part) in ops for part in inner):
+            continue
+        graph = _trace(module, ops) if not any(map(_has_hooks, inner)) else None
+        if graph is None:
+            stack.extend(reversed(list(module.children())))
+            continue
+        seen.update(map(id, inner))
+        called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+        # A module registered twice is known by its first name in the model.
+        targets = {path: names[id(module.get_submodule(path))] for path in called}
+        found.append(Capture(names[id(module)], graph, targets))
+    return tuple(found)
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+class _Tracer(fx.Tracer):  # type: ignore[misc]
+    """Stops at ops; walks into containers and the user's own modules."""
+
+    def __init__(self, ops: Collection[int]) -> None:
+        super().__init__()
+        self._ops = ops
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        if id(m) in self._ops or is_fused(m):
+            return True
+        return bool(super().is_leaf_module(m, module_qualified_name))
+
+
+def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
+    known = parameters(module) or {}
+    # Optional arguments are read as left out; a call that gives them takes the original forward.
+    defaults = {
+        name: item.default
+        for name, item in known.items()
+        if item.default is None or isinstance(item.default, bool | int | float | str)
+    }
+    try:
+        graph = _Tracer(ops).trace(module, concrete_args=defaults)
+        _drop_defaults(graph, defaults)
+    except TRACE_ERRORS as error:
+        logger.debug("%s can't be captured: %s", type(module).__name__, error)
+        return None
+    present = {node.op for node in graph.nodes}
+    if not {"placeholder", "call_module"} <= present or any(map(_acts_aside, graph.nodes)):
+        return None
+    return graph
+
+
+def _acts_aside(node: fx.Node) -> bool:
+    """A call for its side effect: x.add_(1) with the result thrown away."""
+    return node.op.startswith("call") and not node.users
+
+
+def _drop_defaults(graph: fx.Graph, defaults: Mapping[str, Any]) -> None:
+    """Take out the stand-ins of optional arguments and the checks that torch.fx puts on them."""
+    checks = (torch._assert, _assert_is_none)
+    for node in list(graph.nodes):
+        if node.op == "call_function" and node.target in checks:
+            compared = node.all_input_nodes
+            graph.erase_node(node)
+            for other in compared:
+                if other.op == "call_function" and not other.users:
+                    graph.erase_node(other)
+    for node in list(graph.nodes):
+        # torch.fx numbers the stand-ins of fixed arguments: flag becomes flag_1.
+        if node.op == "placeholder" and str(node.target).rpartition("_")[0] in defaults:
+            graph.erase_node(node)
+
+
+def _target(node: fx.Node) -> str:
+    target: Any = node.target
+    return target if isinstance(target, str) else torch.typename(target) + "." + target.__name__

@@ -1,0 +1,210 @@
+"""A captured forward as a flat list of steps: a trial changes which function a step calls."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from lpot.backends.torch.passes.capture_graph import Capture
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in the list of values; stands where a node stood among a call's arguments."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`plain` holds the slots when the arguments are nothing but slots: the quick way to call."""
+
+    run: Function
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    plain: tuple[int, ...] | None
+    out: int
+    drop: tuple[int, ...]
+
+
+class Program:
+    """Runs in place of a module's forward; any call it was not made for goes to that forward."""
+
+    def __init__(
+        self,
+        module: nn.Module,
+        names: Sequence[str],
+        steps: Sequence[Step],
+        values: Sequence[Any],
+        result: Any,
+        finish: Function | None = None,
+    ) -> None:
+        self.module = module
+        self.names = tuple(names)
+        self.steps = tuple(steps)
+        self.values = list(values)  # constants in their places, None elsewhere
+        self.result = result
+        self.finish = finish
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inputs = self.bind(args, kwargs)
+        if inputs is None:
+            return type(self.module).forward(self.module, *args, **kwargs)
+        values = self.values.copy()
+        values[: len(inputs)] = inputs
+        for step in self.steps:
+            if step.plain is not None:
+                values[step.out] = step.run(*[values[index] for index in step.plain])
+            else:
+                given = fill(step.args, values)
+                values[step.out] = step.run(*given, **fill(step.kwargs, values))
+            for index in step.drop:
+                values[index] = None
+        result = fill(self.result, values)
+        return result if self.finish is None else self.finish(result)
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
+        """Exactly the captured inputs, all of them tensors, or None."""
+        if kwargs:
+            rest = self.names[len(args) :]
+            if set(kwargs) != set(rest):
+                return None
+            args = (*args, *(kwargs[name] for name in rest))
+        if len(args) != len(self.names):
+            return None
+        return args if all(isinstance(value, torch.Tensor) for value in args) else None
+
+
+def fill(template: Any, values: Sequence[Any]) -> Any:
+    """The template with every slot replaced by its value."""
+    if isinstance(template, Slot):
+        return values[template.index]
+    if isinstance(template, tuple):
+        return _rebuild(template, [fill(item, values) for item in template])
+    if isinstance(template, list):
+        return [fill(item, values) for item in template]
+    if isinstance(template, dict):
+        return {key: fill(item, values) for key, item in template.items()}
+    if isinstance(template, slice):
+        bounds = (template.start, template.stop, template.step)
+        return slice(*(fill(item, values) for item in bounds))
+    return template
+
+
+def _rebuild(template: tuple[Any, ...], items: list[Any]) -> tuple[Any, ...]:
+    return type(template)(*items) if hasattr(template, "_fields") else tuple(items)
+
+
+@dataclass(frozen=True, eq=False)
+class Action:
+    """What a node becomes: a function and the nodes or values it is called with."""
+
+    run: Function
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+
+
+def float_action(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> Action:
+    """The node as it stands in the original."""
+    target: Any = node.target
+    if node.op == "call_module":
+        return Action(modules[captured.targets[target]], node.args, node.kwargs)
+    if node.op == "call_method":
+        return Action(_Method(target), node.args, node.kwargs)
+    return Action(target, node.args, node.kwargs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Method:
+    name: str
+
+    def __call__(self, value: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(value, self.name)(*args, **kwargs)
+
+
+def assemble(
+    captured: Capture,
+    module: nn.Module,
+    actions: Mapping[fx.Node, Action | fx.Node | None],
+    finish: Function | None = None,
+) -> Program:
+    """A program from what each node becomes.
+
+    A node mapped to another one stands for its value; a node mapped to None is not computed.
+    """
+    places: dict[fx.Node, int] = {}
+    names: list[str] = []
+    constants: dict[int, Any] = {}
+    order: list[fx.Node] = []
+    result: Any = None
+    size = 0
+    inputs = [node for node in captured.graph.nodes if node.op == "placeholder"]
+    for node in (*inputs, *(node for node in captured.graph.nodes if node.op != "placeholder")):
+        action = actions.get(node)
+        if node.op == "output":
+            result = node.args[0]
+        elif isinstance(action, fx.Node):
+            places[node] = places[action]
+        elif action is not None or node.op in ("placeholder", "get_attr"):
+            places[node] = size
+            size += 1
+            if node.op == "placeholder":
+                names.append(str(node.target))
+            elif node.op == "get_attr":
+                constants[places[node]] = operator.attrgetter(str(node.target))(module)
+            else:
+                order.append(node)
+    return Program(
+        module,
+        names,
+        _steps(order, actions, places, result),
+        [constants.get(index) for index in range(size)],
+        _slots(result, places),
+        finish,
+    )
+
+
+def _steps(
+    order: Sequence[fx.Node],
+    actions: Mapping[fx.Node, Any],
+    places: Mapping[fx.Node, int],
+    result: Any,
+) -> list[Step]:
+    last: dict[int, int] = {}
+    for number, node in enumerate(order):
+        for used in _nodes((actions[node].args, actions[node].kwargs)):
+            last[places[used]] = number
+    kept = {places[node] for node in _nodes(result)}
+    steps = []
+    for number, node in enumerate(order):
+        action: Action = actions[node]
+        args = tuple(_slots(item, places) for item in action.args)
+        kwargs = {key: _slots(item, places) for key, item in action.kwargs.items()}
+        plain = tuple(item.index for item in args) if _is_plain(args, kwargs) else None
+        used = {places[item] for item in _nodes((action.args, action.kwargs))}
+        drop = tuple(sorted(i for i in used if last[i] == number and i not in kept))
+        # A value that replaces another in the same place must not be dropped with it.
+        drop = tuple(index for index in drop if index != places[node])
+        steps.append(Step(action.run, args, kwargs, plain, places[node], drop))
+    return steps
+
+
+def _is_plain(args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    return not kwargs and all(isinstance(item, Slot) for item in args)
+
+
+def _slots(template: Any, places: Mapping[fx.Node, int]) -> Any:
+    return fx.node.map_arg(template, lambda node: Slot(places[node]))
+
+
+def _nodes(template: Any) -> list[fx.Node]:
+    found: list[fx.Node] = []
+    fx.node.map_arg(template, lambda node: found.append(node) or node)  # type: ignore[func-returns-value]
+    return found

@@ -1,0 +1,144 @@
+"""From statistics to scales: how each value of a trial is laid out in uint8."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+from torch import fx
+
+from lpot.backends.torch.kernels import Affine
+from lpot.backends.torch.lower import Scales
+from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.core.backend import Observations
+from lpot.core.numerics import TensorStats, affine
+from lpot.core.recipe import Recipe, TensorConfig
+
+FACTOR = "factor/"  # what an op's channels were divided by, among an observation's extras
+
+
+def inlet_name(op: str) -> str:
+    return f"{op}:in"
+
+
+def outlet_name(op: str) -> str:
+    return f"{op}:out"
+
+
+def point_name(captured: Capture, node: fx.Node) -> str:
+    return f"{captured.name}#{node.name}"
+
+
+class Ranges(Protocol):
+    """All that `build` asks about values. `trusted` names the captured parts that may be used."""
+
+    trusted: frozenset[str]
+
+    def has_run(self, op: str) -> bool: ...
+
+    def inlet(self, op: str, config: TensorConfig) -> Affine: ...
+
+    def outlet(self, op: str, config: TensorConfig) -> Affine | None:
+        """None where no statistics were kept, because the op gives floats."""
+        ...
+
+    def inside(self, captured: Capture, recipe: Recipe) -> Scales: ...
+
+    def kernel(self, op: str) -> str | None:
+        """The executor this op must have, None for the one wanted most."""
+        ...
+
+
+class Observed:
+    """Ranges from a calibration pass."""
+
+    def __init__(self, observations: Observations) -> None:
+        self._stats = observations.tensors
+        self._known: dict[tuple[str, TensorConfig, int | None], Affine] = {}
+        extra: Mapping[str, Any] = observations.extra
+        self._uneven = frozenset(map(str, extra.get("uneven", ())))
+        self.trusted = frozenset(map(str, extra.get("trusted", ())))
+        self.factors = {
+            name.removeprefix(FACTOR): np.asarray(value)
+            for name, value in extra.items()
+            if name.startswith(FACTOR)
+        }
+        pairs = (str(text).rpartition("=") for text in extra.get("kernels", ()))
+        self._kernels = {op: kernel for op, _, kernel in pairs}
+
+    def has_run(self, op: str) -> bool:
+        return inlet_name(op) in self._stats
+
+    def inlet(self, op: str, config: TensorConfig) -> Affine:
+        return self.affine(inlet_name(op), config)
+
+    def outlet(self, op: str, config: TensorConfig) -> Affine | None:
+        """At once made float again, so all 8 bits can be used."""
+        name = outlet_name(op)
+        return self.affine(name, config, bits=8) if name in self._stats else None
+
+    def affine(self, name: str, config: TensorConfig, bits: int | None = None) -> Affine:
+        """Scale and zero point of a tensor under a config."""
+        key = (name, config, bits)
+        if key not in self._known:
+            self._known[key] = to_affine(self._stats[name], config, bits)
+        return self._known[key]
+
+    def inside(self, captured: Capture, recipe: Recipe) -> Scales:
+        return _Inside(self, captured, recipe)
+
+    def kernel(self, op: str) -> str | None:
+        return self._kernels.get(op)
+
+
+class _Inside:
+    """Values between the ops of one captured part: scaled as their reader's config asks."""
+
+    def __init__(self, ranges: Observed, captured: Capture, recipe: Recipe) -> None:
+        self._ranges = ranges
+        self._captured = captured
+        self._configs = {key.name: config.activation for key, config in recipe.ops.items()}
+
+    def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
+        name = outlet_name(op) if op is not None else point_name(self._captured, node)
+        return self._ranges.affine(name, self._configs[reader])
+
+    def is_even(self, node: fx.Node) -> bool:
+        return point_name(self._captured, node) not in self._ranges._uneven
+
+
+class Noted:
+    """Passes questions on and notes the answers, to be written down with the model."""
+
+    def __init__(self, inner: Scales) -> None:
+        self._inner = inner
+        self.values: dict[str, Affine] = {}
+        self.even: set[str] = set()
+
+    def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
+        found = self._inner.value(op, node, reader)
+        self.values[node.name] = found
+        return found
+
+    def is_even(self, node: fx.Node) -> bool:
+        found = self._inner.is_even(node)
+        if found:
+            self.even.add(node.name)
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "values": {name: [item.scale, item.zero_point] for name, item in self.values.items()},
+            "even": sorted(self.even),
+        }
+
+
+def to_affine(stats: TensorStats, config: TensorConfig, bits: int | None = None) -> Affine:
+    """Scale and zero point of a tensor under a config."""
+    used = bits or config.bits or 8
+    low, high = stats.range(
+        config.algorithm or "minmax", symmetric=config.scheme == "sym", bits=used
+    )
+    params = affine(low, high, "uint8", config.scheme or "asym", used)
+    return Affine(float(params.scale), int(params.zero_point))

@@ -1,0 +1,109 @@
+"""An op's weights as plain int8 tensors: quantized once per granularity, packed by the kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lpot.backends.torch.kinds import Site, is_hf_conv1d
+from lpot.core.errors import UnsupportedOp
+from lpot.core.numerics import QuantParams, dequantize, quantize_weight
+from lpot.core.recipe import TensorConfig
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """real = values * scale, along `axis` or for the whole tensor (axis None).
+
+    `packs` holds what kernels made of it; it is derived and never saved.
+    """
+
+    values: torch.Tensor  # int8
+    scale: torch.Tensor  # float32: one per channel, or one
+    axis: int | None
+    bias: torch.Tensor | None = None
+    packs: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Weights:
+        """Copies of a model share it: nothing in it changes, and packs can't be copied."""
+        return self
+
+    def real(self) -> torch.Tensor:
+        """The float32 weights that the integers stand for."""
+        scale: Any = self.scale.numpy() if self.axis is not None else float(self.scale[0])
+        zero = np.zeros(len(scale), np.int32) if self.axis is not None else 0
+        params = QuantParams(scale, zero, -127, 127, "int8", self.axis)
+        return torch.from_numpy(dequantize(self.values.numpy(), params))
+
+    def as_qtensor(self) -> torch.Tensor:
+        """torch's own quantized tensor, which the packing ops of torch.ops.quantized want."""
+        if self.axis is None:
+            return torch._make_per_tensor_quantized_tensor(self.values, float(self.scale[0]), 0)
+        zeros = torch.zeros(len(self.scale), dtype=torch.long)
+        return torch._make_per_channel_quantized_tensor(
+            self.values, self.scale.double(), zeros, self.axis
+        )
+
+
+def quantize_tensor(
+    op: str,
+    weight: torch.Tensor,
+    config: TensorConfig,
+    axis: int,
+    bias: torch.Tensor | None = None,
+) -> Weights:
+    """int8 weights of one tensor; `config` says per channel or per tensor."""
+    per_channel = config.granularity != "per_tensor"
+    array = weight.detach().float().contiguous().numpy()
+    try:
+        values, params = quantize_weight(
+            array, axis if per_channel else None, config.scheme or "sym", config.bits or 8
+        )
+    except ValueError as error:
+        raise UnsupportedOp(op, f"{error}; keep the op in fp32") from error
+    scale = torch.from_numpy(np.atleast_1d(np.asarray(params.scale, dtype=np.float32)).copy())
+    own_bias = None if bias is None else bias.detach().float().clone()
+    return Weights(torch.from_numpy(values), scale, axis if per_channel else None, own_bias)
+
+
+def quantize_site(site: Site, config: TensorConfig, norm: nn.Module | None) -> Weights:
+    """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in."""
+    weight, bias = float_weights(site, norm)
+    return quantize_tensor(site.name, weight, config, site.spec.axis, bias)
+
+
+def float_weights(site: Site, norm: nn.Module | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Weight and bias as the kernels want them: output channels first for linears."""
+    module = site.module
+    weight, bias = module.weight.detach(), getattr(module, "bias", None)
+    if is_hf_conv1d(module):
+        weight = weight.t()
+    if norm is not None:
+        return _fold(weight, bias, norm, site.spec.axis, getattr(module, "groups", 1))
+    return weight, None if bias is None else bias.detach()
+
+
+def _fold(
+    weight: torch.Tensor, bias: torch.Tensor | None, norm: Any, axis: int, groups: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """y = norm(conv(x)) as one convolution, computed in double."""
+    mean, variance = norm.running_mean.double(), norm.running_var.double()
+    gain = torch.rsqrt(variance + norm.eps)
+    if norm.weight is not None:
+        gain = gain * norm.weight.detach().double()
+    shift = norm.bias.detach().double() if norm.bias is not None else torch.zeros_like(mean)
+    old = bias.detach().double() if bias is not None else torch.zeros_like(mean)
+    shape = [1] * weight.dim()
+    if axis == 1 and groups > 1:
+        # A grouped transposed convolution holds its output channels group by group.
+        grouped = gain.reshape(groups, 1, -1, *shape[2:])
+        split = weight.double().reshape(groups, -1, *weight.shape[1:])
+        folded = (split * grouped).reshape(weight.shape)
+    else:
+        shape[axis] = -1
+        folded = weight.double() * gain.reshape(shape)
+    return folded.float(), ((old - mean) * gain + shift).float()

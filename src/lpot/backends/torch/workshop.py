@@ -1,0 +1,193 @@
+"""What is found out once about an FP32 model, and kept for all its trials."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import cached_property
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.clone import Cloner
+from lpot.backends.torch.kinds import Site, find
+from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.recurrent import weight_names
+from lpot.backends.torch.passes.capture_graph import Capture, capture
+from lpot.backends.torch.passes.equalize_channels import (
+    Factors,
+    Pair,
+    apply_factors,
+    find_pairs,
+)
+from lpot.backends.torch.passes.find_chains import Chain, find_chains
+from lpot.backends.torch.passes.release_fastpath import find_encoders
+from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
+from lpot.core.recipe import TensorConfig
+
+logger = logging.getLogger(__name__)
+
+
+class Workshop:
+    """Holds a private FP32 copy of the user's module; trials are copies that share its tensors.
+
+    `given` holds the user's own parameters by name: weights that an eval_func changed in place
+    are put back from there.
+    """
+
+    def __init__(
+        self, pristine: nn.Module, given: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        self.root = pristine
+        self.sites, self.others = find(pristine)
+        self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
+        self._given = given
+        self._equalized: dict[tuple[object, ...], Workshop] = {}
+        self._cloner = Cloner(pristine)
+        self._weights: dict[tuple[str, TensorConfig, str | None], dict[str, Weights]] = {}
+        self._tied: dict[tuple[object, ...], Weights] = {}
+        self._versions: dict[str, int] = {}
+        self.accept_changes()
+
+    @cached_property
+    def names(self) -> Mapping[str, nn.Module]:
+        """Every module of the pristine model by name."""
+        return dict(self.root.named_modules())
+
+    @cached_property
+    def encoders(self) -> tuple[str, ...]:
+        return find_encoders(self.names)
+
+    @cached_property
+    def captures(self) -> tuple[Capture, ...]:
+        # Reading runs the user's code, which may count its calls: a copy takes that.
+        copy = self._cloner()
+        twins = dict(copy.named_modules())
+        sites = {
+            name: Site(site.key, site.spec, twins[name], site.norm, site.relu)
+            for name, site in self.sites.items()
+        }
+        return capture(copy, sites)
+
+    @cached_property
+    def _chains(self) -> dict[str, dict[str, Chain]]:
+        return {
+            captured.name: find_chains(captured, self.sites, self.names)
+            for captured in self.captures
+        }
+
+    def chains_of(self, captured: Capture) -> dict[str, Chain]:
+        return self._chains[captured.name]
+
+    @cached_property
+    def home(self) -> dict[str, str]:
+        """Op → the captured part that it is called in."""
+        return {
+            op: captured.name
+            for captured in self.captures
+            for op in captured.targets.values()
+            if op in self.sites
+        }
+
+    @cached_property
+    def pairs(self) -> list[Pair]:
+        """Neighbours that can share out their ranges."""
+        return [
+            pair
+            for captured in self.captures
+            for pair in find_pairs(captured, self.chains_of(captured), self.sites, self.names)
+        ]
+
+    def equalized(self, factors: Factors) -> Workshop:
+        """The same function with channel ranges evened out; itself when there are no factors."""
+        if not factors:
+            return self
+        key = tuple((name, factors[name].tobytes()) for name in sorted(factors))
+        if key not in self._equalized:
+            root = self._cloner()
+            changed = apply_factors(dict(root.named_modules()), self.pairs, factors)
+            given = {**self._shared(), **{name: item.clone() for name, item in changed.items()}}
+            self._equalized[key] = Workshop(root, given)
+        self._guard()
+        return self._equalized[key]
+
+    def fresh(self, substitutes: Mapping[int, nn.Module] | None = None) -> nn.Module:
+        """A new copy of the FP32 model, some of its modules replaced."""
+        self._guard()
+        return self._cloner(substitutes)
+
+    def weights(self, site: Site, config: TensorConfig, norm: str | None) -> dict[str, Weights]:
+        """The op's int8 weights by name, quantized on first use."""
+        key = (site.name, config, norm)
+        if key not in self._weights:
+            self._weights[key] = self._quantize(site, config, norm)
+        return self._weights[key]
+
+    def give_weights(
+        self, site: Site, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
+    ) -> None:
+        """Use these, read from a file, instead of quantizing."""
+        self._weights[site.name, config, norm] = parts
+
+    def _quantize(self, site: Site, config: TensorConfig, norm: str | None) -> dict[str, Weights]:
+        module = site.module
+        if site.spec.family == "recurrent":
+            names = [name for pair in weight_names(module) for name in pair]
+        elif site.spec.family == "attention":
+            names = ["in_proj_weight"]
+        else:
+            return {"weight": self._one(site, config, norm)}
+        parts = {
+            name: quantize_tensor(
+                site.name,
+                getattr(module, name),
+                config,
+                0,
+                getattr(module, name.replace("weight", "bias"), None),
+            )
+            for name in names
+        }
+        if site.spec.family == "attention":
+            outer = module.out_proj
+            parts["out_proj_weight"] = quantize_tensor(
+                site.name, outer.weight, config, 0, outer.bias
+            )
+        return parts
+
+    def _one(self, site: Site, config: TensorConfig, norm: str | None) -> Weights:
+        """A tied weight (an embedding that is the last linear, too) is quantized once."""
+        folded = self.names[norm] if norm is not None else site.norm
+        weight, bias = site.module.weight, getattr(site.module, "bias", None)
+        if folded is not None or bias is not None:
+            return quantize_site(site, config, folded)
+        key = (weight.data_ptr(), weight.shape, weight.stride(), site.spec.axis, config)
+        if key not in self._tied:
+            self._tied[key] = quantize_site(site, config, None)
+        return self._tied[key]
+
+    def accept_changes(self) -> None:
+        """The weights were changed on purpose: they count as the original's from now on."""
+        self._versions = {name: tensor._version for name, tensor in self._shared().items()}
+
+    def _shared(self) -> dict[str, torch.Tensor]:
+        return dict(self.root.named_parameters())
+
+    def _guard(self) -> None:
+        """Put back what an eval_func changed in place in a model that it was lent."""
+        shared = self._shared()
+        changed = [
+            name for name, tensor in shared.items() if tensor._version != self._versions[name]
+        ]
+        if not changed:
+            return
+        logger.warning(
+            "%d weight(s) were changed in place while a model was being evaluated, first %r: "
+            "put back. eval_func must not change the model",
+            len(changed),
+            changed[0],
+        )
+        with torch.no_grad():
+            for name in changed:
+                if self._given is not None and self._given[name] is not shared[name]:
+                    shared[name].copy_(self._given[name])
+        self.accept_changes()

@@ -1,0 +1,112 @@
+"""`basic`, and then on to the best model by the objective: what went back is returned to INT8."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Proposals, Steps, StrategyContext
+from lpot.core.trial import Trial
+from lpot.strategy.bracket import steps_for
+from lpot.strategy.fewest import Found, fewest_float
+from lpot.strategy.order import weight
+
+LEAST_HARM = 1e-12  # so that a gain can be divided by it
+
+
+def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """The fewest ops in float; then ops return in the order of time gained per harm done.
+
+    Without a budget of time it spends no more evaluations than `basic` may: what that leaves of its
+    bound goes into returning ops that were not to blame. With a budget it goes on: ops one by one,
+    ops that do not pay in float, and the other ways to choose ranges.
+    """
+    found = yield from fewest_float(space, context)
+    if found.best is None:
+        return
+    if context.objectives.words == ("accuracy",):
+        if context.budget:
+            yield from _other_ranges(space, found.best.recipe)
+        return
+    best = yield from _return_many(space, context, found)
+    if context.budget:
+        best = yield from _return_singly(space, context, replace(found, best=best))
+        yield from _leave_losers(space, context, best)
+        yield from _other_ranges(space, best.recipe)
+
+
+def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
+    """The ops that may return, those with most time gained per harm first."""
+    gains, harm = context.gains(), context.ranking()
+    known = max(gains.values(), default=1.0)
+    candidates = [key for key in found.back if key not in found.needed]
+    return sorted(
+        candidates,
+        key=lambda key: -gains.get(key, known) / max(weight(harm, key), LEAST_HARM),
+    )
+
+
+def _return_many(space: TuningSpace, context: StrategyContext, found: Found) -> Steps[Trial]:
+    """The longest prefix of those that may return with which the bar still holds, by bisection."""
+    best = found.best
+    assert best is not None
+    keys = _returning(context, found)
+    low, high = 0, len(keys)
+    steps = steps_for(high + 1) if context.budget else found.steps
+    # All at once first: where one op alone was to blame, that is the answer.
+    middle = high
+    while low < high and steps > 0:
+        (trial,) = yield [_returned(found, best.recipe, keys[:middle])]
+        best = trial if trial.met else best
+        low, high = (middle, high) if trial.met else (low, middle - 1)
+        middle = (low + high + 1) // 2
+        steps -= 1
+    return best
+
+
+def _return_singly(space: TuningSpace, context: StrategyContext, found: Found) -> Steps[Trial]:
+    best = found.best
+    assert best is not None
+    for key in _returning(context, found):
+        (trial,) = yield [_returned(found, best.recipe, [key])]
+        best = trial if trial.met else best
+    return best
+
+
+def _returned(found: Found, recipe: Recipe, keys: list[OpKey]) -> Recipe:
+    return recipe.replace({key: found.start.ops[key] for key in keys})
+
+
+def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> Steps[None]:
+    """Ops that are slower in low precision than in float go back, all together."""
+    gains = context.gains()
+    losers = [key for key in best.recipe.low_ops if gains.get(key, 0.0) < 0.0]
+    recipe = space.with_float(best.recipe, losers)
+    if "performance" in context.objectives.words and recipe != best.recipe:
+        yield [recipe]
+
+
+def _other_ranges(space: TuningSpace, recipe: Recipe) -> Steps[None]:
+    """The same precisions with each other algorithm for the range of activations."""
+    algorithms = dict.fromkeys(
+        option.activation.algorithm
+        for options in space.choices.values()
+        for option in options
+        if not option.is_float and option.activation.algorithm is not None
+    )
+    variants = [_with_algorithm(space, recipe, word) for word in algorithms]
+    yield [variant for variant in dict.fromkeys(variants) if variant != recipe]
+
+
+def _with_algorithm(space: TuningSpace, recipe: Recipe, algorithm: str) -> Recipe:
+    changes: dict[OpKey, OpConfig] = {}
+    for key in recipe.low_ops:
+        wanted = replace(recipe.ops[key].activation, algorithm=algorithm)
+        config = replace(recipe.ops[key], activation=wanted)
+        if config in space.choices[key]:
+            changes[key] = config
+    return recipe.replace(changes)
+
+
+auto.settles = True  # type: ignore[attr-defined]

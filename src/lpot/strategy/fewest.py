@@ -1,0 +1,96 @@
+"""The fewest ops back to float: the part that `basic` is, and that others begin with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Steps, StrategyContext
+from lpot.core.trial import Trial
+from lpot.strategy.bracket import Bracket, bearable, steps_for
+from lpot.strategy.order import able, fallback_order, weight
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Where the search for the fewest ended. `needed` are the ops that are known to be needed."""
+
+    start: Recipe
+    order: tuple[OpKey, ...] = ()
+    best: Trial | None = None
+    needed: tuple[OpKey, ...] = ()
+    steps: int = 0  # evaluations of the bound that were not used
+
+    @property
+    def back(self) -> tuple[OpKey, ...]:
+        """The ops that went back, in the order they did."""
+        if self.best is None:
+            return ()
+        return tuple(key for key in self.order if self.best.recipe.ops[key].is_float)
+
+
+def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
+    """Everything low; then the shortest prefix of the ops by harm that holds the bar.
+
+    With n ops that may go back it takes at most log2(n) evaluations after the first, on the
+    assumption that more float never hurts. All of them back is the FP32 model itself, whose score
+    is known: it is tried only where some ops may not go back.
+    """
+    first = yield from default_first(space, context)
+    if first.met:
+        return Found(first.recipe, best=first, steps=steps_for(len(able(space))))
+    harm = context.ranking()
+    order = fallback_order(space, harm)
+    answers = len(order) + (0 if _all_can_go_back(space, order) else 1)
+    bracket = Bracket([weight(harm, key) for key in order], steps_for(answers))
+    best = None
+    threshold = _threshold(bracket, 0, first, context)
+    while bracket.is_open:
+        k = bracket.cut(threshold)
+        (trial,) = yield [space.with_float(first.recipe, order[:k])]
+        bracket.learn(k, trial.met)
+        best = trial if trial.met else best
+        threshold = _threshold(bracket, k, trial, context)
+    if best is None and order and answers > len(order) and bracket.steps:
+        (trial,) = yield [space.with_float(first.recipe, order)]
+        bracket.learn(len(order), trial.met)
+        best = trial if trial.met else None
+    settled = best is not None and bracket.low == bracket.high
+    needed = (order[bracket.high - 1],) if settled else ()
+    return Found(first.recipe, tuple(order), best, needed, bracket.steps)
+
+
+def default_first(space: TuningSpace, context: StrategyContext) -> Steps[Trial]:
+    """Every op at its most wanted config, with each number of samples until one holds the bar.
+
+    The trial that held it, or the best of them.
+    """
+    start = space.default()
+    best: Trial | None = None
+    for samples in space.samples:
+        (trial,) = yield [Recipe(start.ops, samples, start.repairs)]
+        if trial.met:
+            return trial
+        if best is None or _gain(trial, context) > _gain(best, context):
+            best = trial
+    assert best is not None
+    return best
+
+
+def _gain(trial: Trial, context: StrategyContext) -> float:
+    return float("-inf") if trial.accuracy is None else context.goal.gain(trial.accuracy)
+
+
+def _all_can_go_back(space: TuningSpace, order: list[OpKey]) -> bool:
+    return len(order) == len(space.choices) - len(space.followers)
+
+
+def _threshold(bracket: Bracket, k: int, trial: Trial, context: StrategyContext) -> float:
+    """What the last trial tells of the noise that can be borne."""
+    goal, baseline = context.goal, context.baseline
+    lost = None
+    if trial.score is not None and trial.score.bounds is None:
+        lost = goal.gain(baseline) - goal.gain(trial.score.accuracy)
+    allowed = abs(baseline - goal.bar(baseline))
+    return bearable(bracket.noise[k], lost, allowed)

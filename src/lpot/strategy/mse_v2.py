@@ -1,0 +1,49 @@
+"""The worst op back to float, again and again, each time ranked anew; then back to INT8."""
+
+from __future__ import annotations
+
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Proposals, Steps, StrategyContext
+from lpot.core.trial import Trial
+from lpot.strategy.fewest import default_first
+from lpot.strategy.order import fallback_order, weight
+
+
+def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """One op a trial goes back, the one whose return leaves the outputs nearest to FP32.
+
+    When the bar holds, the least harmful of those return to INT8 one by one until it does not.
+    """
+    trial = yield from default_first(space, context)
+    start = trial.recipe
+    back: list[OpKey] = []
+    left = fallback_order(space, {})
+    while left and not trial.met:
+        key = _worst(trial.recipe, left, context)
+        left.remove(key)
+        back.append(key)
+        (trial,) = yield [space.with_float(start, back)]
+    if trial.met:
+        yield from _return(start, trial, back[:-1])
+
+
+def _worst(recipe: Recipe, left: list[OpKey], context: StrategyContext) -> OpKey:
+    """The op that helps most by going back; by the plain ranking where that can't be told."""
+    rest = context.rest(recipe)
+    if rest:
+        return min(left, key=lambda key: weight(rest, key) if key in rest else float("inf"))
+    ranking = context.ranking()
+    return max(left, key=lambda key: weight(ranking, key))
+
+
+def _return(start: Recipe, best: Trial, back: list[OpKey]) -> Steps[None]:
+    """Those that went back last did the least harm; the very last one is known to be needed."""
+    for key in reversed(back):
+        (trial,) = yield [best.recipe.replace({key: start.ops[key]})]
+        if not trial.met:
+            return
+        best = trial
+
+
+mse_v2.settles = True  # type: ignore[attr-defined]

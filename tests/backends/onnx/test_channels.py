@@ -1,0 +1,151 @@
+"""Groups of channels: what is tied together, what is left alone, and that no bit changes."""
+
+from __future__ import annotations
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from onnx import helper
+
+from backends.onnx.nets import Net, cnn
+from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.channels import ChannelGroup, channel_groups
+from lpot.backends.onnx.edges import edge_groups
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.load import load_graph
+from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+from lpot.backends.onnx.run import session
+from lpot.core.space import restrict
+from search.tear import MENDED, Loom
+
+INPUT = {"x": ["n", 8, 6, 6]}
+
+
+def graph_of(net: Net, output: str, inputs: dict[str, list] = INPUT) -> Graph:
+    return load_graph(net.make(inputs, [output]))[0]
+
+
+def members(group: ChannelGroup) -> tuple[list[str], list[str]]:
+    makers, readers = (
+        sorted(layer.node.name for layer, _ in side) for side in (group.makers, group.readers)
+    )
+    return makers, readers
+
+
+def groups(net: Net, output: str) -> list[tuple[list[str], list[str]]]:
+    return [members(group) for group in channel_groups(graph_of(net, output))]
+
+
+def run(graph: Graph, batch: np.ndarray) -> np.ndarray:
+    return session(graph).run(None, {"x": batch})[0]
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_fp32_results_stay_bit_for_bit(name: str) -> None:
+    torn = MENDED[name](3)
+    graph = load_graph(torn.model)[0]
+    even = equalize_channels(graph)
+    assert even is not graph
+    for batch in torn.batches[:2]:
+        np.testing.assert_array_equal(run(graph, batch[0]), run(even, batch[0]))
+
+
+def test_a_residual_stream_is_one_group() -> None:
+    net = Loom()
+    x = net.relu(net.conv("x", "stem", (8, 8, 3, 3)))
+    y = net.conv(net.relu(net.conv(x, "one", (4, 8, 1, 1))), "two", (8, 4, 1, 1))
+    net.conv(net.add("Add", [x, y], "sum"), "last", (2, 8, 1, 1))
+    assert groups(net, "last") == [(["stem", "two"], ["last", "one"]), (["one"], ["two"])]
+
+
+def test_a_concat_places_its_parts() -> None:
+    net = Loom()
+    left, right = net.conv("x", "left", (3, 8, 1, 1)), net.conv("x", "right", (5, 8, 1, 1))
+    net.conv(net.add("Concat", [left, right], "both", axis=1), "last", (2, 8, 1, 1))
+    (group,) = channel_groups(graph_of(net, "last"))
+    assert group.size == 8
+    assert {layer.node.name: start for layer, start in group.makers} == {"left": 0, "right": 3}
+
+
+def test_a_split_is_read_in_parts() -> None:
+    net = Loom()
+    net.weights["sizes"] = np.array([3, 5])
+    net.conv("x", "stem", (8, 8, 1, 1))
+    net.nodes.append(helper.make_node("Split", ["stem", "sizes"], ["a", "b"], "split", axis=1))
+    first, second = net.conv("a", "first", (4, 3, 1, 1)), net.conv("b", "second", (4, 5, 1, 1))
+    net.conv(net.add("Add", [first, second], "sum"), "last", (2, 4, 1, 1))
+    found = channel_groups(graph_of(net, "last"))
+    parts = next(group for group in found if group.size == 8)
+    assert {layer.node.name: start for layer, start in parts.readers} == {"first": 0, "second": 3}
+
+
+@pytest.mark.parametrize("between", ["Sigmoid", "Clip", "Exp", "Softmax"])
+def test_a_curve_is_no_link(between: str) -> None:
+    net = Loom()
+    x = net.add(between, [net.conv("x", "one", (4, 8, 1, 1))], "curve")
+    net.conv(x, "two", (2, 4, 1, 1))
+    assert groups(net, "two") == []
+
+
+def test_what_leaves_the_net_is_fixed() -> None:
+    net = Loom()
+    x = net.conv("x", "one", (4, 8, 1, 1))
+    net.conv(x, "two", (2, 4, 1, 1))
+    graph = load_graph(net.make(INPUT, ["two", "one"]))[0]
+    assert channel_groups(graph) == []
+
+
+def test_a_tensor_added_to_itself_elsewhere_is_fixed() -> None:
+    net = Loom()
+    x = net.conv("x", "one", (4, 8, 1, 1))
+    net.conv(net.add("Concat", [x, x], "twice", axis=1), "two", (2, 8, 1, 1))
+    assert groups(net, "two") == []
+
+
+def test_shared_weights_are_left_alone() -> None:
+    net = Loom()
+    x = net.conv("x", "one", (8, 8, 1, 1))
+    net.add("Conv", [x, "one.w", "one.b"], "two", kernel_shape=[1, 1])
+    assert groups(net, "two") == []
+
+
+def test_a_gate_lets_through_what_it_gates() -> None:
+    """Squeeze and excite: the gate's own channels are not those of the stream."""
+    net = Loom()
+    x = net.relu(net.conv("x", "stem", (8, 8, 1, 1)))
+    squeezed = net.add("GlobalAveragePool", [x], "mean")
+    gate = net.conv(net.relu(net.conv(squeezed, "down", (2, 8, 1, 1))), "up", (8, 2, 1, 1))
+    gated = net.add("Mul", [x, net.add("Sigmoid", [gate], "gate")], "gated")
+    net.conv(gated, "last", (4, 8, 1, 1))
+    assert groups(net, "last") == [(["stem"], ["down", "last"]), (["down"], ["up"])]
+
+
+def test_a_sound_net_is_left_as_it_is() -> None:
+    graph = load_graph(cnn())[0]
+    assert equalize_channels(graph) is graph
+
+
+def test_a_sum_between_followers_is_freed_by_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The middle sum of a stream is read by a conv and added to: both sides must leave INT8."""
+    net = Loom()
+    x = net.conv("x", "stem", (8, 8, 3, 3))
+    for name in ("a", "b", "c"):
+        x = net.add("Add", [x, net.conv(x, name, (8, 8, 3, 3))], f"{name}.sum")
+    net.conv(x, "last", (4, 8, 1, 1))
+    backend = OnnxBackend()
+    model = backend.load(net.make(INPUT, ["last"]))
+    recipe = restrict(backend.inspect(model), ()).default()
+    batches = [(np.random.default_rng(seed).random((4, 8, 6, 6), np.float32),) for seed in (0, 1)]
+    seen = backend.observe(model, batches, (0,))[0]
+    found = {
+        name: {key.name for key in keys}
+        for name, keys in edge_groups(model.folded, recipe, seen.tensors)
+    }
+    assert found["a.sum"] == {"a", "b"} and found["b.sum"] == {"b", "c"}
+    alone = backend.rank(model, recipe, seen)
+    monkeypatch.setattr(sys.modules["lpot.backends.onnx.rank"], "EXPLAINED", math.inf)
+    grouped = backend.rank(model, recipe, seen)
+    assert grouped.keys() == alone.keys()
+    assert all(grouped[key] >= alone[key] for key in alone) and grouped != alone

@@ -1,0 +1,64 @@
+"""The export to ONNX says what the TensorFlow model says, in the same precisions."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("tf2onnx", reason="the export needs tf2onnx")
+pytest.importorskip("onnxruntime")
+
+import onnx
+import onnxruntime as ort
+
+from backends.tensorflow.nets import block, cnn, images, rows
+from lpot.backends.tensorflow import TensorflowBackend
+from lpot.core.errors import UnsupportedModel
+from lpot.core.space import restrict
+
+BACKEND = TensorflowBackend()
+
+
+def run(path: Path, x: np.ndarray) -> np.ndarray:
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    return session.run(None, {session.get_inputs()[0].name: x})[0]
+
+
+@pytest.mark.parametrize(
+    ("graph_def", "batches", "low"),
+    [(cnn(), images(2), {"Conv": 10, "MatMul": 2}), (block(), rows(2), {"MatMul": 6})],
+    ids=["cnn", "block"],
+)
+def test_the_exported_model_is_the_same(
+    graph_def: Any, batches: list[Any], low: dict[str, int], tmp_path: Path
+) -> None:
+    model = BACKEND.load(graph_def)
+    recipe = restrict(BACKEND.inspect(model, target="avx2"), ()).default()
+    built = BACKEND.build(model, recipe, BACKEND.observe(model, batches, (0,))[0])
+    truth, (x,) = BACKEND.run(model, batches[0])[0], batches[0]
+    np.testing.assert_allclose(
+        run(model.export_onnx(tmp_path / "float"), x), truth, atol=1e-4 * np.abs(truth).max()
+    )
+    path = built.export_onnx(tmp_path / "low.onnx")
+    found, expected = run(path, x), BACKEND.run(built, batches[0])[0]
+    power = float((truth**2).mean())
+    assert float(((found - expected) ** 2).mean()) < 0.01 * power
+    nodes = onnx.load(str(path)).graph.node
+    dequantized = {node.output[0] for node in nodes if node.op_type == "DequantizeLinear"}
+    both = Counter(n.op_type for n in nodes if set(n.input[:2]) <= dequantized)
+    assert {kind: both[kind] for kind in low} == low
+    assert path.stat().st_size < (tmp_path / "float.onnx").stat().st_size
+
+
+def test_a_model_read_back_says_why_it_can_not_be_exported(tmp_path: Path) -> None:
+    model = BACKEND.load(block())
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    built = BACKEND.build(model, recipe, BACKEND.observe(model, rows(1), (0,))[0])
+    again = BACKEND.restore(built.save(tmp_path / "low.pb"))
+    with pytest.raises(UnsupportedModel, match="quantize"):
+        again.export_onnx(tmp_path / "low.onnx")

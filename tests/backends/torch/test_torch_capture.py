@@ -1,0 +1,215 @@
+"""int8 between ops: what is captured, trusted, fused, and when it is not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+from backends.torch import torch_nets as nets
+from backends.torch.test_torch_models import BACKEND, default, made, noise
+from lpot.backends.torch.kernels.engine import FusedSum
+from lpot.backends.torch.program import Program
+from lpot.core.space import restrict
+
+
+def program_of(module: Any) -> Program:
+    assert isinstance(module.forward, Program)
+    return module.forward
+
+
+def test_a_readable_cnn_is_captured_whole() -> None:
+    model, batches, observations = made("cnn")
+    # Without the race for the fastest executor the choice is the same every time.
+    fixed = {name: value for name, value in observations.extra.items() if name != "kernels"}
+    observations = replace(observations, extra=fixed)
+    built = BACKEND.build(model, default(model), observations)
+    assert list(built.captured) == [""]
+    program = program_of(built.native)
+    assert noise(model, built, batches) > 20
+    # conv+bn+relu are one step, the residual sum is inside a convolution's step or one of its own.
+    ops = 7
+    joints = ["pool", "relu6", "cat", "pool", "flatten"]
+    assert len(program.steps) <= ops + len(joints) + 1
+    if "onednn" in torch.backends.quantized.supported_engines:
+        assert any(isinstance(step.run, FusedSum) for step in program.steps)
+
+
+def test_batch_norm_goes_into_the_convolution_and_only_there() -> None:
+    model, batches, observations = made("cnn")
+    recipe = default(model)
+    built = BACKEND.build(model, recipe, observations)
+    assert set(built.folded) == {"stem.1", "block.norm1", "block.norm2"}
+    assert isinstance(built.native.block.norm1, nn.Identity)
+    key = next(key for key in recipe.ops if key.name == "block.conv1")
+    mixed = BACKEND.build(model, recipe.with_float([key]), observations)
+    assert isinstance(mixed.native.block.norm1, nn.BatchNorm2d)
+    assert noise(model, mixed, batches) > 20
+
+
+def test_module_by_module_gives_nearly_the_same() -> None:
+    """The forward that was not captured is still there, for calls the program was not made for."""
+    model, batches, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations).native
+    with torch.no_grad():
+        kept = built(*batches[0])
+        swapped = type(built).forward(built, *batches[0])
+        truth = model.native(*batches[0])
+    assert not torch.equal(kept, swapped)
+    assert float((kept - swapped).abs().max()) < 0.1 * float(truth.abs().max())
+
+
+def test_an_optional_argument_takes_the_original_forward() -> None:
+    module = nets.seeded(nets.Block(4)).eval()
+    x = torch.randn(2, 4, 8, 8)
+    model = BACKEND.load(module)
+    observations = BACKEND.observe(model, [(x,)], (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert list(built.captured) == [""]
+    with torch.no_grad():
+        for arguments in ({}, {"scale": 3.0}):
+            found, truth = built.native(x, **arguments), module(x, **arguments)
+            assert float((found - truth).abs().max()) < 0.1 * float(truth.abs().max())
+        assert torch.equal(built.native(x=x), built.native(x))
+
+
+class Liar(nn.Module):
+    """torch.fx reads it without complaint, and wrongly."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.norm = nn.BatchNorm2d(4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.norm(self.conv(x))
+        return y * 2 if isinstance(x, torch.Tensor) else y
+
+
+def test_a_wrong_reading_is_not_trusted() -> None:
+    model = BACKEND.load(nets.seeded(Liar()))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    assert "" not in observations.extra["trusted"]
+    built = BACKEND.build(model, default(model), observations)
+    assert not built.captured
+    assert isinstance(built.native.norm, nn.BatchNorm2d)
+    assert noise(model, built, batches) > 25
+
+
+class Outsider(nn.Module):
+    """Calls an op of a captured part from outside of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = nn.Sequential(nn.Conv2d(3, 3, 3, padding=1), nn.BatchNorm2d(3), nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if float(x.sum()) > 1e9:
+            return x
+        return self.part(x) + self.part[0](x)
+
+
+def test_an_op_called_past_its_part_is_noticed() -> None:
+    model = BACKEND.load(nets.seeded(Outsider()))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert not built.captured
+    assert noise(model, built, batches) > 25
+
+
+class Broadcast(nn.Module):
+    """A sum of unlike shapes must not be done in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide = nn.Conv2d(3, 4, 3, padding=1)
+        self.narrow = nn.Conv2d(3, 4, 1)
+        self.last = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        small = self.narrow(nn.functional.adaptive_avg_pool2d(x, 1))
+        return self.last(self.wide(x) + small)
+
+
+class Kept(nn.Module):
+    """A summand that is read again after the sum must not be overwritten."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Conv2d(3, 4, 3, padding=1)
+        self.b = nn.Conv2d(4, 4, 3, padding=1)
+        self.c = nn.Conv2d(4, 4, 1)
+        self.d = nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        a = self.a(x)
+        total = self.b(a) + a
+        return self.c(total), self.d(a), a
+
+
+@pytest.mark.parametrize("kind", [Broadcast, Kept])
+def test_sums_that_need_care(kind: type[nn.Module]) -> None:
+    model = BACKEND.load(nets.seeded(kind()))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert built.captured
+    assert noise(model, built, batches) > 25
+    first = BACKEND.run(built, batches[0])
+    for one, other in zip(first, BACKEND.run(built, batches[0]), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_another_batch_size_runs_the_same_program() -> None:
+    model, _, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations)
+    for count in (1, 7):
+        x = torch.randn(count, 3, 32, 32)
+        truth, found = BACKEND.run(model, (x,))[0], BACKEND.run(built, (x,))[0]
+        assert found.shape == truth.shape
+        assert np.abs(found - truth).max() < 0.2 * np.abs(truth).max()
+
+
+def test_every_choice_of_the_space_builds_in_a_captured_part() -> None:
+    model, batches, observations = made("cnn")
+    space = restrict(BACKEND.inspect(model, "auto"), ())
+    start = space.default()
+    for key, options in space.choices.items():
+        for option in options:
+            built = BACKEND.build(model, start.replace({key: option}), observations)
+            assert noise(model, built, batches[:1]) > 5
+
+
+def test_a_copy_of_a_built_model_works() -> None:
+    import copy
+
+    model, batches, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations).native
+    twin = copy.deepcopy(built)
+    with torch.no_grad():
+        assert torch.equal(twin(*batches[0]), built(*batches[0]))
+
+
+@pytest.mark.parametrize("target", ["vnni", "avx2"])
+def test_relu6_holds_whatever_the_range(target: Any) -> None:
+    """Codes of 8 bits end at 6; those of 7 bits go on above it and must be cut."""
+    module = nets.seeded(nn.Sequential(nn.Conv2d(3, 8, 1), nn.ReLU6(), nn.Conv2d(8, 8, 1)))
+    loud = [(20 * x,) for (x,) in nets.images()]
+    model = BACKEND.load(module)
+    observations = BACKEND.observe(model, loud, (0,))[0]
+    recipe = restrict(BACKEND.inspect(model, "static", target), ()).default()
+    built = BACKEND.build(model, recipe, observations)
+    assert len(program_of(built.native).steps) == 2
+    assert noise(model, built, loud) > 25
+    with torch.no_grad():
+        middle = program_of(built.native).steps[0].run(10 * loud[0][0])
+    assert float(middle.dequantize().max()) <= 6.0 * 1.01

@@ -1,0 +1,238 @@
+"""Saved models come back bit for bit, in a fresh process too, and foreign files are refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("safetensors")
+
+import torch
+
+from backends.torch import torch_nets as nets
+from backends.torch.test_torch_models import BACKEND, MODELS, default, made
+from lpot.core.errors import UnsupportedModel, WorkspaceError
+
+
+def outputs(model: Any, batches: Any) -> list[np.ndarray]:
+    return [array for inputs in batches for array in BACKEND.run(model, inputs)]
+
+
+def assert_same(one: list[np.ndarray], other: list[np.ndarray]) -> None:
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_round_trip_is_exact(name: str, tmp_path: Path) -> None:
+    model, batches, observations = made(name)
+    recipe = default(model, "auto")
+    recipe = recipe.with_float(list(recipe.ops)[1:2])
+    built = BACKEND.build(model, recipe, observations)
+    path = BACKEND.save(built, tmp_path / "saved")
+    blank, _ = MODELS[name]()
+    again = BACKEND.restore(path, blank)
+    assert_same(outputs(built, batches), outputs(again, batches))
+    assert again.recipe == recipe
+    assert again.fingerprint() == built.fingerprint()
+    assert again.nbytes == built.nbytes
+    assert again.skipped == built.skipped
+
+
+def test_a_restored_model_can_be_saved_again(tmp_path: Path) -> None:
+    model, batches, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations)
+    first = BACKEND.restore(BACKEND.save(built, tmp_path / "one"), nets.Cnn())
+    second = BACKEND.restore(BACKEND.save(first, tmp_path / "two"), nets.Cnn())
+    assert_same(outputs(built, batches), outputs(second, batches))
+
+
+def test_a_transformers_model_needs_no_module(tmp_path: Path) -> None:
+    model, batches, observations = made("bert")
+    built = BACKEND.build(model, default(model), observations)
+    again = BACKEND.restore(BACKEND.save(built, tmp_path / "saved"))
+    assert_same(outputs(built, batches), outputs(again, batches))
+
+
+def test_a_transformers_folder_can_be_loaded(tmp_path: Path) -> None:
+    module, batches = nets.transformers_model("bert")
+    module.save_pretrained(tmp_path / "fp32")
+    model = BACKEND.load(tmp_path / "fp32")
+    assert_same(outputs(BACKEND.load(module), batches), outputs(model, batches))
+
+
+_CHILD = """
+import sys
+from pathlib import Path
+import numpy as np, torch
+from backends.torch.torch_nets import Cnn, images
+from lpot.backends.torch import TorchBackend
+backend = TorchBackend()
+model = backend.{opener}(Path(sys.argv[1]), Cnn())
+found = [array for inputs in images() for array in backend.run(model, inputs)]
+np.savez(sys.argv[2], *found)
+"""
+
+
+@pytest.mark.parametrize("opener", ["restore", "load_checkpoint"])
+def test_a_fresh_process_gives_the_same_bits(opener: str, tmp_path: Path) -> None:
+    model, batches, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations)
+    path = BACKEND.save(built, tmp_path / "saved")
+    if opener == "load_checkpoint":  # the original's two files alone must do
+        (path / "lpot.json").unlink()
+        (path / "model.safetensors").unlink()
+    tests = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}
+    command = [
+        sys.executable,
+        "-c",
+        _CHILD.format(opener=opener),
+        str(path),
+        str(tmp_path / "y.npz"),
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    with np.load(tmp_path / "y.npz") as found:
+        assert_same(outputs(built, batches), list(found.values()))
+
+
+def test_the_two_files_are_in_the_original_words(tmp_path: Path) -> None:
+    from lpot.backends.torch.checkpoint import read_configure
+
+    model, _, observations = made("cnn")
+    built = BACKEND.build(model, default(model), observations)
+    path = BACKEND.save(built, tmp_path / "checkpoint")
+    config = read_configure(path / "best_configure.yaml")
+    assert config["framework"] == "pytorch"
+    op = config["op"][("fc", "Linear")]
+    assert op["activation"]["dtype"] == "uint8"
+    assert op["weight"]["granularity"] == "per_channel"
+    assert built.tune_cfg["op"][("fc", "Linear")] == op
+    weights = torch.load(path / "best_model_weights.pt", weights_only=True)
+    assert weights["fc.weight_int8"].dtype == torch.int8
+
+
+def test_the_file_is_small(tmp_path: Path) -> None:
+    module = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.Linear(256, 256))
+    model = BACKEND.load(module)
+    observations = BACKEND.observe(model, [(torch.randn(4, 256),)], (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    path = BACKEND.save(built, tmp_path / "saved")
+    assert built.nbytes < 0.27 * model.nbytes
+    assert (path / "model.safetensors").stat().st_size < 0.28 * model.nbytes
+
+
+# -- what must be refused ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    model, _, observations = made("cnn")
+    return BACKEND.save(BACKEND.build(model, default(model), observations), tmp_path / "saved")
+
+
+def test_no_architecture_is_asked_for(saved: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"Cnn"):
+        BACKEND.restore(saved)
+
+
+def test_another_architecture_is_refused(saved: Path) -> None:
+    with pytest.raises(UnsupportedModel):
+        BACKEND.restore(saved, nets.Branching())
+
+
+def test_other_shapes_are_refused_by_name(saved: Path) -> None:
+    module = nets.Cnn()
+    module.fc = torch.nn.Linear(32, 11)
+    facts = json.loads((saved / "lpot.json").read_text())
+    del facts["ops"]["fc"]
+    recipe = facts["recipe"]
+    recipe["ops"] = [op for op in recipe["ops"] if op[0] != "fc"]
+    (saved / "lpot.json").write_text(json.dumps(facts))
+    with pytest.raises(UnsupportedModel, match=r"fc\.weight"):
+        BACKEND.restore(saved, module)
+
+
+def test_another_forward_is_refused(saved: Path) -> None:
+    class Other(nets.Cnn):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * 2
+
+    with pytest.raises(UnsupportedModel, match="forward"):
+        BACKEND.restore(saved, Other())
+
+
+@pytest.mark.parametrize("damage", ["truncated", "text", "gone"])
+def test_damaged_weights_are_refused(saved: Path, damage: str) -> None:
+    file = saved / "model.safetensors"
+    whole = file.read_bytes()
+    if damage == "gone":
+        file.unlink()
+    else:
+        file.write_bytes(whole[:100] if damage == "truncated" else b"hello")
+    with pytest.raises(UnsupportedModel, match=r"model\.safetensors"):
+        BACKEND.restore(saved, nets.Cnn())
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"format": 99}'])
+def test_a_damaged_description_is_refused(saved: Path, text: str) -> None:
+    (saved / "lpot.json").write_text(text)
+    with pytest.raises(UnsupportedModel):
+        BACKEND.restore(saved, nets.Cnn())
+
+
+class _Payload:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (os.mkdir, ("pwned",))
+
+
+def test_a_malicious_checkpoint_is_refused(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (saved / "lpot.json").unlink()
+    torch.save({"fc.weight": _Payload()}, saved / "best_model_weights.pt")
+    with pytest.raises(UnsupportedModel, match="refused"):
+        BACKEND.load_checkpoint(saved, nets.Cnn())
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_malicious_yaml_is_refused(
+    saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (saved / "lpot.json").unlink()
+    (saved / "best_configure.yaml").write_text("op: !!python/object/apply:os.mkdir [pwned]\n")
+    with pytest.raises(UnsupportedModel, match="plain yaml"):
+        BACKEND.load_checkpoint(saved, nets.Cnn())
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_a_checkpoint_of_another_tool_is_named(saved: Path) -> None:
+    (saved / "lpot.json").unlink()
+    (saved / "best_configure.yaml").write_text(
+        "framework: pytorch\nop:\n  ? !!python/tuple\n  - fc\n  - Linear\n  : activation: {}\n"
+    )
+    with pytest.raises(UnsupportedModel, match="another tool"):
+        BACKEND.load_checkpoint(saved, nets.Cnn())
+
+
+def test_a_file_in_the_way_is_named(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("")
+    with pytest.raises(WorkspaceError, match="taken"):
+        BACKEND.save(BACKEND.load(nets.Cnn()), tmp_path / "taken")
+
+
+def test_an_fp32_model_can_be_saved(tmp_path: Path) -> None:
+    model = BACKEND.load(nets.seeded(nets.Cnn()))
+    again = BACKEND.restore(BACKEND.save(model, tmp_path / "fp32"), nets.Cnn())
+    assert_same(outputs(model, nets.images()), outputs(again, nets.images()))

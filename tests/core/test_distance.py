@@ -1,0 +1,34 @@
+"""The distance of outputs is a number whatever the outputs are."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lpot.core.distance import distance
+
+
+def test_it_is_the_share_of_the_power() -> None:
+    assert distance([np.ones(4)], [np.ones(4) * 1.1]) == pytest.approx(0.01)
+    assert distance([np.ones(4), np.ones(2)], [np.ones(4) * 1.1, np.ones(2)]) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_outputs_that_are_no_numbers_are_infinitely_far(bad: float) -> None:
+    assert distance([np.ones(3)], [np.array([1.0, bad, 1.0])]) == math.inf
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_where_fp32_is_no_number_there_is_nothing_to_compare(bad: float) -> None:
+    truth = np.array([1.0, bad, 2.0])
+    assert distance([truth], [np.array([1.0, 5.0, 2.0])]) == 0.0
+    assert distance([np.full(2, bad)], [np.ones(2)]) == 0.0
+
+
+def test_other_types_and_shapes() -> None:
+    assert distance([np.array([1, 2])], [np.array([1, 3])]) == 0.5
+    assert distance([np.ones(3)], [np.ones(4)]) == math.inf
+    assert distance([np.ones((0, 4))], [np.ones((0, 4))]) == 0.0
+    assert distance([np.zeros(3)], [np.full(3, 0.1)]) == pytest.approx(0.03)

@@ -1,0 +1,121 @@
+"""Ctrl-C once stops after the trial in flight and keeps the best; twice stops at once."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import lpot
+import onnx_models
+from lpot.core.history import History
+
+TUNING = """
+import json, pathlib, signal, sys, time
+import lpot, onnx_models
+at, pause, measure = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "True"
+model = onnx_models.mlp(layers=6)
+calls = 0
+def judge(given):
+    global calls
+    calls += 1
+    if calls == at:
+        pathlib.Path("now").touch()
+        time.sleep(pause)
+    is_low = any(node.op_type == "QuantizeLinear" for node in given.graph.node)
+    return 0.5 + calls / 100 if is_low else 1.0
+before = signal.getsignal(signal.SIGINT)
+try:
+    result = lpot.tune(model, onnx_models.feeds(model), judge, strategy="random", max_trials=6,
+                       workspace="ws", measure_speed=measure)
+finally:
+    assert signal.getsignal(signal.SIGINT) is before
+print(json.dumps({"calls": calls, "met": result.met, "accuracy": result.accuracy,
+                  "interrupted": result.interrupted, "stopped": result.stopped,
+                  "speed": result.speed, "path": str(result.path)}))
+"""
+
+
+def start(
+    tmp_path: Path, environment: dict[str, str], at: int, pause: float, measure: bool = True
+) -> Any:
+    running = subprocess.Popen(
+        [sys.executable, "-c", TUNING, str(at), str(pause), str(measure)],
+        cwd=tmp_path,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "now").exists():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return running
+
+
+def test_once_ends_after_the_trial_and_hands_back_the_best(
+    tmp_path: Path, environment: Any
+) -> None:
+    running = start(tmp_path, environment(), at=3, pause=0.5)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    found = json.loads(out)
+    assert found["interrupted"] is True
+    assert found["stopped"] == "interrupted by the user"
+    assert (found["calls"], found["accuracy"]) == (3, 0.53)  # the trial in flight was finished
+    assert found["speed"] is None  # no waiting for a measurement
+    assert (tmp_path / found["path"]).is_file()
+    assert len(History.read(tmp_path / "ws" / "history.jsonl").trials) == 2
+
+
+def test_once_during_the_baseline_hands_back_fp32(tmp_path: Path, environment: Any) -> None:
+    running = start(tmp_path, environment(), at=1, pause=0.5)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 0, err
+    found = json.loads(out)
+    assert (found["calls"], found["met"], found["interrupted"]) == (1, False, True)
+    assert History.read(tmp_path / "ws" / "history.jsonl").baseline is not None
+
+
+def test_twice_ends_at_once_and_the_history_goes_on(tmp_path: Path, environment: Any) -> None:
+    running = start(tmp_path, environment(), at=4, pause=60)
+    began = time.monotonic()
+    running.send_signal(signal.SIGINT)
+    time.sleep(0.3)
+    assert running.poll() is None
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert time.monotonic() - began < 30
+    assert running.returncode == -signal.SIGINT or "KeyboardInterrupt" in err
+    assert len(History.read(tmp_path / "ws" / "history.jsonl").trials) == 2
+    assert list((tmp_path / "ws").glob(".*")) == []
+    (tmp_path / "now").unlink()
+    again = start(tmp_path, environment(), at=1, pause=0, measure=False)
+    out, err = again.communicate(timeout=60)
+    assert again.returncode == 0, err
+    assert json.loads(out)["calls"] == 4  # two trials and the baseline were known
+
+
+def test_a_thread_can_tune_without_touching_signals(tmp_path: Path) -> None:
+    model = onnx_models.mlp()
+    found: list[Any] = []
+
+    def work() -> None:
+        options: dict[str, Any] = {"workspace": tmp_path, "measure_speed": False}
+        found.append(lpot.tune(model, onnx_models.feeds(model), lambda m: 1.0, **options))
+
+    before = signal.getsignal(signal.SIGINT)
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join(60)
+    assert found[0].met is True
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,0 +1,413 @@
+"""Model files that are empty, cut, foreign or hostile: each is refused with a word that helps."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from google.protobuf.message import DecodeError
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import lpot
+import onnx_models
+from lpot.backends.onnx import OnnxBackend
+from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.recipe import Recipe
+
+
+def load(source: Any) -> Any:
+    return OnnxBackend().load(source)
+
+
+def saved(model: ModelProto, folder: Path) -> Path:
+    path = folder / "model.onnx"
+    onnx.save(model, path)
+    return path
+
+
+# -- files ---------------------------------------------------------------------------------------
+
+
+def test_a_file_that_is_not_there_names_its_neighbours(tmp_path: Path) -> None:
+    saved(onnx_models.mlp(), tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"no such file; its folder has model\.onnx"):
+        load(tmp_path / "modell.onnx")
+    with pytest.raises(UnsupportedModel, match="no such file"):
+        load(tmp_path / "no" / "such" / "folder.onnx")
+    with pytest.raises(UnsupportedModel, match="not a regular file"):
+        load(tmp_path)
+
+
+def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
+    whole = onnx_models.mlp().SerializeToString()
+    path = tmp_path / "cut.onnx"
+    for cut in [*range(60), *range(60, len(whole), 23), len(whole) - 1]:
+        path.write_bytes(whole[:cut])
+        with pytest.raises(UnsupportedModel, match=r"cut\.onnx|ONNX Runtime refuses"):
+            load(path)
+
+
+def test_flipped_bits_never_end_in_an_error_of_another_kind() -> None:
+    """Whatever a damaged file says, it is served or refused; nothing else comes out."""
+    draw = random.Random(2)
+    backend = OnnxBackend()
+    for maker in (onnx_models.cnn, onnx_models.with_if, onnx_models.transformer):
+        proto = maker()
+        whole, feed = proto.SerializeToString(), onnx_models.feeds(proto)[0]
+        for _ in range(10):
+            bits = bytearray(whole)
+            for _ in range(draw.choice([1, 1, 2, 8])):
+                bits[draw.randrange(len(bits))] = draw.choice([0, 255, 127, draw.randrange(256)])
+            damaged = ModelProto()
+            try:
+                damaged.ParseFromString(bytes(bits))
+            except DecodeError:
+                continue
+            try:
+                model = backend.load(damaged)
+                low = {info.key: info.choices[0] for info in backend.inspect(model).low()}
+                observed = backend.observe(model, [feed], (0,))
+                backend.run(backend.build(model, Recipe(low), observed[0]), feed)
+            except (UnsupportedModel, DataError):
+                pass
+
+
+def _text(path: Path) -> None:
+    path.write_text("model:\n  name: resnet\n")
+
+
+def _zip(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.pkl", b"")
+
+
+def _pickle(path: Path) -> None:
+    path.write_bytes(pickle.dumps({"weights": [1.0]}, protocol=4))
+
+
+def _lfs(path: Path) -> None:
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n")
+
+
+def _tensor(path: Path) -> None:
+    path.write_bytes(numpy_helper.from_array(np.ones(9), "x").SerializeToString())
+
+
+def _zeros(path: Path) -> None:
+    path.write_bytes(b"\0" * 4096)
+
+
+FOREIGN: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "empty": (Path.touch, "the file is empty"),
+    "text": (_text, "model.onnx"),
+    "zip": (_zip, "zip archive.*Export the model"),
+    "pickle": (_pickle, "pickle, which is never opened"),
+    "hdf5": (lambda path: path.write_bytes(b"\x89HDF\r\n\x1a\n"), "HDF5"),
+    "git lfs": (_lfs, "git lfs pull"),
+    "a protobuf of another kind": (_tensor, "model.onnx"),
+    "html": (lambda path: path.write_text("<!doctype html><title>404</title>"), "model.onnx"),
+    "zeros": (_zeros, "model.onnx"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_foreign_files(tmp_path: Path, kind: str) -> None:
+    write, message = FOREIGN[kind]
+    path = tmp_path / "model.onnx"
+    write(path)
+    with pytest.raises(UnsupportedModel, match=message):
+        load(path)
+
+
+@pytest.mark.parametrize("source", [None, 3, b"bytes", {"graph": 1}, object(), np.zeros(3)])
+def test_objects_that_are_no_model(tune: Any, source: Any) -> None:
+    with pytest.raises(UnsupportedModel, match="can't tell the framework|was given a"):
+        lpot.tune(source, [], framework=None)
+    with pytest.raises(
+        UnsupportedModel, match="takes a path to a .onnx file or an onnx.ModelProto"
+    ):
+        load(source)
+
+
+# -- graphs --------------------------------------------------------------------------------------
+
+
+def test_graphs_without_nodes_outputs_or_a_new_enough_opset() -> None:
+    with pytest.raises(UnsupportedModel, match="no nodes"):
+        load(ModelProto())
+    model = onnx_models.mlp()
+    del model.graph.output[:]
+    with pytest.raises(UnsupportedModel, match="no outputs"):
+        load(model)
+    with pytest.raises(UnsupportedModel, match=r"opset 9.*11 or newer.*convert_version"):
+        load(onnx_models.mlp(opset=9))
+
+
+def test_graphs_whose_names_do_not_fit_together() -> None:
+    model = onnx_models.mlp()
+    model.graph.output[0].name = "nowhere"
+    with pytest.raises(UnsupportedModel, match="'nowhere' is made by no node"):
+        load(model)
+    model = onnx_models.mlp()
+    model.graph.node[1].output[0] = model.graph.node[0].output[0]
+    with pytest.raises(UnsupportedModel, match="made twice"):
+        load(model)
+    model = onnx_models.mlp()
+    model.graph.node[1].input[0] = "nobody"
+    with pytest.raises(UnsupportedModel, match="ONNX Runtime refuses"):
+        load(model)
+    model = onnx_models.mlp()
+    model.graph.node[0].input[0] = model.graph.node[2].output[0]
+    with pytest.raises(UnsupportedModel, match="reads what it makes itself"):
+        load(model)
+
+
+def test_nodes_in_any_order_are_served(tune: Any) -> None:
+    model, turned = onnx_models.cnn(), onnx_models.cnn()
+    del turned.graph.node[:]
+    turned.graph.node.extend(reversed(model.graph.node))
+    judge = onnx_models.fidelity(model, onnx_models.feeds(model))
+    result = tune(turned, evaluate=judge)
+    assert result.met is True
+    assert judge(result.path) == tune(model, evaluate=judge, new_run=True).accuracy
+
+
+def test_ops_that_no_kernel_knows() -> None:
+    model = onnx_models.mlp()
+    model.graph.node[0].op_type = "Convolute"
+    with pytest.raises(UnsupportedModel, match="ONNX Runtime refuses"):
+        load(model)
+    model.graph.node[0].domain = "com.example"
+    with pytest.raises(UnsupportedModel, match="ONNX Runtime refuses"):
+        load(model)
+
+
+def test_weights_that_are_not_what_they_say() -> None:
+    for change in (
+        lambda tensor: tensor.dims.append(7),
+        lambda tensor: setattr(tensor, "raw_data", tensor.raw_data[:-3]),
+        lambda tensor: setattr(tensor, "data_type", 99),
+        lambda tensor: tensor.dims.__setitem__(0, -1),
+    ):
+        model = onnx_models.mlp()
+        change(model.graph.initializer[0])
+        with pytest.raises(UnsupportedModel, match=r"w0.*damaged|refuses"):
+            load(model)
+
+
+def test_sparse_weights_are_refused_by_name() -> None:
+    model = onnx_models.mlp()
+    values = helper.make_tensor("thin", TensorProto.FLOAT, [1], [1.0])
+    places = helper.make_tensor("where", TensorProto.INT64, [1], [0])
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, [4]))
+    with pytest.raises(UnsupportedModel, match="sparse initializer 'thin'; store it dense"):
+        load(model)
+
+
+# -- external data -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def external(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    return onnx_models.save_external(onnx_models.mlp(), folder / "model.onnx")
+
+
+def edit(path: Path, **entries: str) -> None:
+    model = onnx.load(path, load_external_data=False)
+    for item in model.graph.initializer[0].external_data:
+        if item.key in entries:
+            item.value = entries[item.key]
+    onnx.save(model, path)
+
+
+def test_external_data_are_read(external: Path, tune: Any) -> None:
+    model = onnx_models.mlp()
+    data = onnx_models.feeds(model)
+    apart = tune(external, data, onnx_models.fidelity(model, data))
+    whole = tune(model, data, onnx_models.fidelity(model, data), new_run=True)
+    assert apart.path.read_bytes() == whole.path.read_bytes()
+    assert load(external).fingerprint() == load(model).fingerprint()
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "../weights.bin",
+        "a/../../weights.bin",
+        "",
+        "..",
+        ".",
+        "a\\b",
+        "weights.bin\0",
+        "/etc/hostname",
+    ],
+)
+def test_locations_that_lead_out(external: Path, location: str) -> None:
+    external.with_name("weights.bin").rename(external.parent.parent / "weights.bin")
+    edit(external, location=location)
+    with pytest.raises(UnsupportedModel, match="external data of 'w0'"):
+        load(external)
+
+
+def test_an_absolute_location_inside_the_folder_is_refused_too(external: Path) -> None:
+    edit(external, location=str(external.with_name("weights.bin")))
+    with pytest.raises(UnsupportedModel, match="must be a relative path"):
+        load(external)
+
+
+def test_links_out_of_the_folder(external: Path, tmp_path: Path) -> None:
+    inside, outside = external.with_name("weights.bin"), tmp_path / "secret.bin"
+    inside.rename(outside)
+    inside.symlink_to(outside)
+    with pytest.raises(UnsupportedModel, match="symbolic link"):
+        load(external)
+    inside.unlink()
+    os.link(outside, inside)
+    with pytest.raises(UnsupportedModel, match="one link"):
+        load(external)
+    inside.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    outside.rename(tmp_path / "elsewhere" / "weights.bin")
+    (external.parent / "sub").symlink_to(tmp_path / "elsewhere")
+    edit(external, location="sub/weights.bin")
+    with pytest.raises(UnsupportedModel, match="symbolic link"):
+        load(external)
+
+
+def test_what_is_no_file(external: Path) -> None:
+    inside = external.with_name("weights.bin")
+    inside.unlink()
+    with pytest.raises(UnsupportedModel, match="'weights.bin' is missing beside the model"):
+        load(external)
+    inside.mkdir()
+    with pytest.raises(UnsupportedModel, match="regular file"):
+        load(external)
+    inside.rmdir()
+    os.mkfifo(inside)
+    with pytest.raises(UnsupportedModel, match="regular file"):
+        load(external)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {"offset": "-4"},
+        {"offset": "99999999"},
+        {"offset": "1e3"},
+        {"length": "4"},
+        {"length": "-1"},
+        {"length": "99999999999999999999"},
+        {"length": "many"},
+        {"offset": "18446744073709551615"},
+    ],
+)
+def test_extents_that_do_not_fit(external: Path, entries: dict[str, str]) -> None:
+    edit(external, **entries)
+    with pytest.raises(UnsupportedModel, match="external data of 'w0'"):
+        load(external)
+
+
+def test_a_cut_data_file(external: Path) -> None:
+    inside = external.with_name("weights.bin")
+    inside.write_bytes(inside.read_bytes()[:-1])
+    with pytest.raises(UnsupportedModel, match="do not fit into 'weights.bin'"):
+        load(external)
+
+
+def test_a_proto_without_its_file_asks_for_the_path(external: Path) -> None:
+    model = onnx.load(external, load_external_data=False)
+    with pytest.raises(UnsupportedModel, match="given without a path"):
+        load(model)
+
+
+def test_a_folder_that_is_a_link_itself_is_fine(external: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(external.parent)
+    assert load(tmp_path / "link" / "model.onnx").fingerprint() == load(external).fingerprint()
+
+
+def inner(location: str, constant: bool) -> ModelProto:
+    """A weight kept in a file by a Constant node, or by a branch of an If."""
+    model = onnx_models.with_if()
+    tensor = TensorProto(name="far", data_type=TensorProto.FLOAT, dims=[8, 8])
+    tensor.data_location = TensorProto.EXTERNAL
+    for key, value in {"location": location, "offset": "0", "length": "256"}.items():
+        tensor.external_data.add(key=key, value=value)
+    if constant:
+        node = helper.make_node("Constant", [], ["far"], value=tensor)
+        model.graph.node.insert(0, node)
+        model.graph.node[1].input[1] = "far"
+    else:
+        branch = next(node for node in model.graph.node if node.op_type == "If").attribute[0].g
+        branch.initializer.append(tensor)
+        branch.node[0].input[1] = "far"
+    return model
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_external_data_of_constants_and_subgraphs_are_checked_alike(
+    tmp_path: Path, constant: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    data = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
+    (tmp_path / "secret.bin").write_bytes(data.tobytes())
+    path = folder / "model.onnx"
+    path.write_bytes(inner("../secret.bin", constant).SerializeToString())
+    with pytest.raises(UnsupportedModel, match="external data of 'far'"):
+        load(path)
+    monkeypatch.chdir(tmp_path)  # a file beside the process is not a file beside the model
+    path.write_bytes(inner("secret.bin", constant).SerializeToString())
+    with pytest.raises(UnsupportedModel, match="missing beside the model"):
+        load(path)
+    (folder / "secret.bin").write_bytes(data.tobytes())
+    model = load(path)
+    feed = onnx_models.feeds(onnx_models.with_if())[0]
+    assert np.isfinite(model.backend.run(model, feed)[0]).all()
+
+
+@pytest.mark.slow
+def test_a_model_over_two_gigabytes(tmp_path: Path) -> None:
+    """A sparse file of zeros stands for the weights: it takes no room on the disk."""
+    rows, columns = 35_000, 16_000  # 2.24 GB of float32
+    net = onnx_models.Net()
+    x = net.input("x", ["n", rows])
+    model = net.model(net.op("MatMul", [net.op("MatMul", [x, "big"], name="big"), "small"]))
+    for name, dims, offset in (
+        ("big", (rows, columns), 0),
+        ("small", (columns, 1), 4 * rows * columns),
+    ):
+        tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=dims)
+        tensor.data_location = TensorProto.EXTERNAL
+        length = 4 * dims[0] * dims[1]
+        entries = {"location": "big.bin", "offset": str(offset), "length": str(length)}
+        for key, value in entries.items():
+            tensor.external_data.add(key=key, value=value)
+        model.graph.initializer.append(tensor)
+    path = tmp_path / "big.onnx"
+    path.write_bytes(model.SerializeToString())
+    with (tmp_path / "big.bin").open("wb") as stream:
+        stream.truncate(4 * columns * (rows + 1))
+        stream.seek(4 * 12345)
+        stream.write(np.float32(1.5).tobytes())
+    seen = []
+
+    def judge(given: Any) -> float:
+        seen.append(given)
+        return 1.0
+
+    data = [np.ones((2, rows), np.float32)]
+    options: dict[str, Any] = {"workspace": tmp_path / "ws", "measure_speed": False}
+    result = lpot.tune(path, data, judge, **options)
+    assert result.met is True
+    assert seen[0] == str(path)  # over 2 GB eval_func gets a path
+    assert result.sizes is not None and result.sizes[0] > 2**31 > result.sizes[1]

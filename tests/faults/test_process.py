@@ -1,0 +1,146 @@
+"""What lpot does to its process: nothing; and what it says when a framework is missing."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from lpot.core.errors import EvaluationError
+from lpot.core.measure import compare
+from lpot.jobs import speed
+
+IMPORT = """
+import logging, random, signal, sys, warnings
+import numpy, yaml_stub, ruamel.yaml
+from ruamel.yaml import YAML
+handler = logging.StreamHandler()
+logging.getLogger().addHandler(handler)
+logging.getLogger().setLevel(logging.ERROR)
+numpy.random.seed(5); random.seed(5)
+before = {
+    "random": random.getstate(), "numpy": numpy.random.get_state()[1].tobytes(),
+    "handlers": list(logging.getLogger().handlers), "level": logging.getLogger().level,
+    "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)],
+    "filters": list(warnings.filters), "hook": sys.excepthook, "errors": numpy.geterr(),
+    "yaml": YAML(typ="safe").load("a: null\\nb: 1e-2\\nc: NO"), "stdout": sys.stdout,
+}
+import lpot
+import lpot.quantization, lpot.experimental, lpot.jobs.tune, lpot.config, lpot.strategy, lpot.cli
+for name in lpot.__all__:
+    getattr(lpot, name)
+after = {
+    "random": random.getstate(), "numpy": numpy.random.get_state()[1].tobytes(),
+    "handlers": list(logging.getLogger().handlers), "level": logging.getLogger().level,
+    "signals": [signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)],
+    "filters": list(warnings.filters), "hook": sys.excepthook, "errors": numpy.geterr(),
+    "yaml": YAML(typ="safe").load("a: null\\nb: 1e-2\\nc: NO"), "stdout": sys.stdout,
+}
+for key in before:
+    assert before[key] == after[key], key
+assert not logging.getLogger("lpot").handlers
+heavy = {"onnx", "onnxruntime", "torch", "tensorflow", "mxnet", "sklearn", "scipy", "optuna",
+         "transformers", "PIL", "pycocotools"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+import os
+assert not os.path.exists("lpot_workspace")
+""".replace("yaml_stub, ", "")
+
+MISSING = """
+import sys
+sys.modules[sys.argv[1]] = None
+import lpot
+for call in (lambda: lpot.tune("model.onnx", []), lambda: lpot.load("model.onnx")):
+    try:
+        call()
+    except lpot.LpotError as error:
+        print(type(error).__name__, getattr(error, "package", ""), "|", error)
+"""
+
+TUNED = """
+import logging, random, signal, sys, threading, warnings
+import numpy, ruamel.yaml  # which sets filters for its own warnings
+import lpot, onnx_models
+numpy.random.seed(5); random.seed(5)
+model = onnx_models.cnn(); data = onnx_models.feeds(model)
+judge = onnx_models.fidelity(model, data)
+state = random.getstate(), numpy.random.get_state()[1].tobytes()
+before = signal.getsignal(signal.SIGINT), list(logging.getLogger().handlers), list(warnings.filters)
+result = lpot.tune(model, data, judge, workspace="ws", measure_speed=False)
+assert (random.getstate(), numpy.random.get_state()[1].tobytes()) == state
+after = signal.getsignal(signal.SIGINT), list(logging.getLogger().handlers), list(warnings.filters)
+assert before == after
+assert threading.active_count() == 1, threading.enumerate()
+"""
+
+
+def test_importing_changes_nothing(script: Any) -> None:
+    script(IMPORT)
+
+
+def test_tuning_leaves_the_process_as_it_was_and_prints_nothing(script: Any) -> None:
+    done = script(TUNED)
+    assert done.stdout == ""
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxruntime"])
+def test_a_missing_framework_is_named_with_its_package(script: Any, package: str) -> None:
+    lines = script(MISSING, package).stdout.splitlines()
+    assert len(lines) == 2
+    for line in lines:
+        assert line.startswith(f"BackendUnavailable {package} |"), line
+        assert f"pip install {package}" in line
+        assert "lpot[" not in line
+
+
+def timed(seconds: float) -> list[tuple[float, ...]]:
+    return [tuple(seconds * (1 + step / 100) for step in range(8)) for _ in range(8)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "faster", "word"),
+    [
+        (0.002, False, "slower than FP32 here.*stay with FP32"),
+        (0.001, None, "no significant difference"),
+        (0.0005, True, ""),
+    ],
+)
+def test_a_slower_model_is_flagged_and_handed_back(
+    tune: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, faster: bool | None, word: str
+) -> None:
+    """The measurement itself is tested elsewhere: here it is what is made of it."""
+    other = SimpleNamespace(comparison=compare(timed(0.001), timed(seconds)), error=None)
+    measured = SimpleNamespace(models=(None, other))
+    monkeypatch.setattr(speed, "benchmark", lambda *args, **options: measured)
+    result = tune(evaluate=lambda model: 1.0, measure_speed=True)
+    assert result.met is True
+    assert result.faster is faster
+    assert result.speed == pytest.approx(0.001 / seconds, rel=0.05)
+    assert result.recipe.low_ops  # the quantized model is what comes back
+    assert any(re.search(word, note) for note in ("", *result.notes))
+
+
+def test_a_measurement_that_fails_costs_nothing_but_itself(
+    tune: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: Any, **options: Any) -> None:
+        raise EvaluationError("the child died")
+
+    monkeypatch.setattr(speed, "benchmark", broken)
+    result = tune(evaluate=lambda model: 1.0, measure_speed=True)
+    assert result.met is True
+    assert (result.speed, result.faster) == (None, None)
+    assert any("speed was not measured: the child died" in note for note in result.notes)
+
+
+def test_without_anything_to_evaluate_it_is_said(tune: Any) -> None:
+    result = tune()
+    assert result.met is None
+    assert result.stopped == "not evaluated"
+    assert any(note.startswith("not evaluated") for note in result.notes)
+    assert result.model is not None and result.path.is_file()
+    assert replace(result).to_json()["met"] is None

@@ -1,0 +1,76 @@
+"""Nets torn apart: the bar is met within 2 + log2(ops) evaluations, and the guilty are named."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+
+from lpot.core.goal import Goal
+from lpot.core.result import Result
+from lpot.jobs.tune import tune
+from search.tear import GUILTY, MENDED, Torn
+
+GOAL = Goal(absolute=0.1)
+
+
+def search(torn: Torn, folder: Path, **options: object) -> Result:
+    return tune(
+        torn.model,
+        calib=torn.batches[:-1],
+        evaluate=torn.score,
+        goal=GOAL,
+        workspace=folder,
+        measure_speed=False,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def ops(result: Result) -> int:
+    return sum(key.kind in ("Conv", "MatMul", "Gemm") for key in result.recipe.ops)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", MENDED)
+def test_what_can_be_mended_needs_no_fp32(name: str, seed: int, tmp_path: Path) -> None:
+    result = search(MENDED[name](seed), tmp_path)
+    assert result.met and result.evaluations == 2
+    assert result.float_ops == ()
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("name", GUILTY)
+@pytest.mark.parametrize("strategy", ["auto", "basic"])
+def test_the_guilty_are_named(name: str, strategy: str, seed: int, tmp_path: Path) -> None:
+    torn = GUILTY[name](seed)
+    result = search(torn, tmp_path, strategy=strategy)
+    assert result.met and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))
+    assert set(result.float_ops) & torn.guilty
+    assert set(result.float_ops) <= torn.guilty
+
+
+@pytest.mark.parametrize("strategy", ["mse", "mse_v2"])
+def test_other_strategies_find_them_too(strategy: str, tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+    result = search(torn, tmp_path, strategy=strategy)
+    assert result.met and set(result.float_ops) == torn.guilty
+
+
+def test_a_bar_that_can_not_be_met(tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+
+    def spiteful(model: object) -> float:
+        return 1.0 if model == torn.model else 0.5
+
+    result = tune(
+        torn.model,
+        calib=torn.batches[:-1],
+        evaluate=spiteful,
+        goal=GOAL,
+        workspace=tmp_path,
+        measure_speed=False,
+    )
+    assert result.met is False and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))

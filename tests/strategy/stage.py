@@ -1,0 +1,79 @@
+"""A stage for strategies: spaces made by hand, and trials fed by a rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Strategy, StrategyContext
+from lpot.core.trial import Score, State, Trial
+
+INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
+KL = OpConfig(TensorConfig("uint8", "asym", algorithm="kl"), TensorConfig("int8", "sym"))
+BF16 = OpConfig(TensorConfig("bf16"), None, "float")
+
+
+def op(number: int, kind: str = "Conv") -> OpKey:
+    return OpKey(f"op{number:02}", kind)
+
+
+def space(count: int, *options: OpConfig, samples: tuple[int, ...] = (0,)) -> TuningSpace:
+    return TuningSpace({op(i): options or (INT8, FP32) for i in range(count)}, samples)
+
+
+def needs(guilty: set[int]) -> Callable[[Recipe], bool]:
+    """The bar holds when these ops are in float."""
+    names = {op(i).name for i in guilty}
+    return lambda recipe: names <= {key.name for key in recipe.float_ops}
+
+
+def harm(count: int, guilty: set[int]) -> Callable[[], dict[OpKey, float]]:
+    return lambda: {op(i): 1.0 if i in guilty else 1e-5 / (i + 1) for i in range(count)}
+
+
+def drive(
+    strategy: Strategy,
+    where: TuningSpace,
+    passes: Callable[[Recipe], bool],
+    limit: int = 1000,
+    **context: object,
+) -> list[Recipe]:
+    """Run a strategy to its end, or to `limit` recipes; what it proposed, in order."""
+    return [trial.recipe for trial in trials(strategy, where, passes, limit, **context)]
+
+
+def trials(
+    strategy: Strategy,
+    where: TuningSpace,
+    passes: Callable[[Recipe], bool],
+    limit: int = 1000,
+    **context: object,
+) -> list[Trial]:
+    knowledge = StrategyContext(**{"baseline": 1.0, **context})  # type: ignore[arg-type]
+    proposals = strategy(where, knowledge)
+    seen: list[Trial] = []
+    batch: Sequence[Recipe] | None = next(proposals, None)
+    while batch and len(seen) < limit:
+        fed = [_trial(len(seen) + n, recipe, passes) for n, recipe in enumerate(batch, 1)]
+        seen += fed
+        # As the loop does: a strategy that does not settle is stopped at its first success.
+        settles = getattr(strategy, "settles", False)
+        if any(t.met for t in fed) and not settles and not knowledge.budget:
+            break
+        try:
+            batch = proposals.send(fed)
+        except StopIteration:
+            break
+    return seen
+
+
+def _trial(number: int, recipe: Recipe, passes: Callable[[Recipe], bool]) -> Trial:
+    met = passes(recipe)
+    return Trial(number, recipe, State.DONE, Score(1.0 if met else 0.6), met)
+
+
+def best(seen: list[Recipe], passes: Callable[[Recipe], bool]) -> set[str]:
+    """The float ops of the recipe with fewest of them among those that pass."""
+    held = [recipe for recipe in seen if passes(recipe)]
+    return {key.name for key in min(held, key=lambda r: len(r.float_ops)).float_ops}

@@ -1,0 +1,216 @@
+"""The command line without a tuning: names, help, tables, and the statuses of wrong calls."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import onnx
+import pytest
+from click.testing import CliRunner, Result
+
+import onnx_models
+from lpot.cli import cli
+from lpot.cli.resolve import calibration_source, model_name, model_source, resolve
+from lpot.core.errors import CalibrationError, ConfigError, LpotError, UnsupportedModel
+
+MODULE = """
+numbers = [[1.0], [2.0]]
+nothing = None
+def loader(): return numbers
+def broken(): return 1 / 0
+class Loader:
+    def __iter__(self): return iter(numbers)
+class Holder:
+    @staticmethod
+    def score(model): return 1.0
+"""
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(cli, list(words))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the user's own, with a module and a model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for name in ("mine", "spoilt"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "spoilt.py").write_text("import no_such_package")
+    onnx.save(onnx_models.cnn(), "net.onnx")
+    return tmp_path
+
+
+def test_version_and_help() -> None:
+    assert run("--version").output == "lpot 2.0.0\n"
+    told = run("--help").output
+    places = [told.index(f"\n  {name}") for name in ("demo", "tune", "benchmark", "doctor")]
+    assert places == sorted(places)
+    assert run("tune", "-h").exit_code == 0
+
+
+def test_version_is_quick_and_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\nfrom lpot.cli import cli\n"
+        "try:\n    cli.main(['--version'])\nexcept SystemExit: pass\n"
+        "heavy = {'numpy', 'rich', 'pydantic', 'onnx', 'onnxruntime', 'torch'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["tnue"], "did you mean 'tune'?"),
+        (["zzz"], "there are: demo, tune"),
+        (["tune", "--modle", "x"], "--model"),
+        (["tune"], "--model"),
+        (["tune", "--model", "nowhere.onnx"], "does not exist"),
+        (["tune", "nowhere.yaml", "--model", "net.onnx"], "nowhere.yaml"),
+        (["tune", "--model", "net.onnxx"], "did you mean 'net.onnx'?"),
+        (["tune", "--model", "net.onnx", "--strategy", "basik"], "--strategy: given 'basik'"),
+        (["tune", "--model", "net.onnx", "--max-trials", "0"], "--max-trials: given '0'"),
+        (["tune", "--model", "net.onnx", "--relative", "1", "--absolute", "2"], "--absolute"),
+        (["tune", "--model", "net.onnx", "--target", "vni"], "did you mean 'vnni'?"),
+        (["tune", "--model", "net.onnx", "--framework", "onyx"], "did you mean 'onnx'?"),
+        (["tune", "--model", "net.onnx", "--eval", "mine:scor"], "--eval: 'mine' has no 'scor'"),
+        (["tune", "--model", "net.onnx", "--eval", "mine:loader"], "one model"),
+        (["tune", "--model", "net.onnx", "--calib", "mine:broken"], "ZeroDivisionError"),
+        (["tune", "--model", "net.onnx", "--output", "net.onnx"], "is the FP32 model itself"),
+        (["inspect", "nowhere.onnx"], "does not exist"),
+        (["inspect", "mine.py"], "can't tell the framework"),
+        (["benchmark", "net.onnx", "--shape", "image=1,a"], "--shape: given 'image=1,a'"),
+        (["benchmark", "net.onnx", "net.onnx", "--rounds", "2"], "rounds: given 2"),
+        (["benchmark"], "MODEL"),
+        (["recover", "net.onnx", "nowhere", "1", "--output", "x.onnx"], "no such history"),
+        (["recover", "net.onnx", "nowhere", "0", "--output", "x.onnx"], "N"),
+    ],
+)
+def test_wrong_calls_say_what_is_wrong(here: Path, words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.exit_code == 2
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_verbose_shows_where_an_error_came_from(here: Path) -> None:
+    assert "Traceback" in run("-v", "inspect", "nowhere.onnx").stderr
+    assert "Traceback" in run("inspect", "-v", "nowhere.onnx").stderr
+
+
+def test_json_tells_errors_too(here: Path) -> None:
+    done = run("inspect", "nowhere.onnx", "--json")
+    told = json.loads(done.stdout)
+    assert told["exit"] == done.exit_code == 2
+    assert told["error"]["kind"] == "ConfigError" and "nowhere" in told["error"]["message"]
+
+
+def test_inspect(here: Path) -> None:
+    done = run("inspect", "net.onnx", "-q")
+    assert done.exit_code == 0 and done.stderr == ""
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["op", "kind", "can", "be", "why", "not"]
+    assert any(line.split()[:4] == ["head", "Gemm", "static", "int8"] for line in lines)
+    assert any("beside int8" in line for line in lines)
+    assert "of 12 ops can be low precision" in lines[-1]
+    assert all(line == line.rstrip() for line in lines)
+    told = json.loads(run("inspect", "net.onnx", "--approach", "dynamic", "--json").stdout)
+    assert told["approach"] == "dynamic" and len(told["ops"]) == 12
+    conv = next(op for op in told["ops"] if op["name"] == "stem_conv")
+    assert conv["can_be_low"] is False and conv["reason"]
+
+
+def test_schema_and_template_can_be_used() -> None:
+    from ruamel.yaml import YAML
+
+    schema = json.loads(run("schema").stdout)
+    assert "tuning" in schema["properties"]
+    assert set(YAML(typ="safe").load(run("template").stdout)) <= set(schema["properties"])
+
+
+def test_doctor() -> None:
+    done = run("doctor", "-q")
+    assert done.exit_code == 0 and "self-test" in done.stdout
+    assert "pip install lpot" not in done.stdout
+    assert json.loads(run("doctor", "--json").stdout)["lpot"] == "2.0.0"
+
+
+def test_benchmark_of_two(here: Path) -> None:
+    done = run(
+        *("benchmark", "net.onnx", "net.onnx", "--batch-size", "2", "--iteration", "8"),
+        *("--rounds", "8", "--threads", "1", "--json"),
+    )
+    assert done.exit_code == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [model["label"] for model in told["models"]] == ["net.onnx", "net.onnx #2"]
+    assert told["batch_size"] == 2 and told["models"][1]["comparison"]["ratio"] > 0
+    assert "measuring in turns (16 steps)" in done.stderr
+
+
+def test_benchmark_of_a_factory_in_the_current_folder(here: Path) -> None:
+    (here / "making.py").write_text(
+        "from lpot.core.batch import InputSpec\n"
+        "def make(): return (lambda feed: feed['x'] * 2, [InputSpec('x', 'float32', (1, 4))])\n"
+    )
+    done = run("benchmark", "making:make", "--iteration", "2", "--rounds", "2", "--json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["models"][0]["framework"] == "callable"
+
+
+def test_a_model_that_cant_be_measured_is_status_2(here: Path) -> None:
+    (here / "torn.onnx").write_bytes((here / "net.onnx").read_bytes()[:200])
+    done = run("benchmark", "net.onnx", "torn.onnx", "--iteration", "8", "--rounds", "8", "-q")
+    assert done.exit_code == 2
+    assert "failed: " in done.stdout and "baseline" in done.stdout
+
+
+def test_references_are_found_in_the_current_folder(here: Path) -> None:
+    assert resolve("mine:numbers", "--x") == [[1.0], [2.0]]
+    assert resolve("mine:Holder.score", "--x")(None) == 1.0
+    assert resolve("json:dumps", "--x") is json.dumps
+
+
+@pytest.mark.parametrize(
+    ("reference", "said"),
+    [
+        ("mine", "expected pkg.mod:name, such as my_module:my_function"),
+        ("./mine.py:loader", "such as mine:loader"),
+        ("mine.py:loader", "such as mine:loader"),
+        ("mind:loader", "did you mean 'mine'"),
+        ("mine.sub:loader", "mine"),
+        ("mine:numbesr", "did you mean 'numbers'"),
+        ("spoilt:x", "importing 'spoilt' raised ModuleNotFoundError: No module named 'no_such"),
+        ("a b:c", "expected pkg.mod:name"),
+    ],
+)
+def test_references_that_lead_nowhere(here: Path, reference: str, said: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        resolve(reference, "--eval")
+    assert said in str(raised.value) and "--eval" in str(raised.value)
+
+
+@pytest.mark.parametrize("name", ["numbers", "loader", "Loader"])
+def test_loaders_and_what_makes_them(here: Path, name: str) -> None:
+    assert list(calibration_source(f"mine:{name}")) == [[1.0], [2.0]]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("nothing", ConfigError), ("broken", CalibrationError)])
+def test_what_is_no_loader(here: Path, name: str, kind: type[LpotError]) -> None:
+    with pytest.raises(kind, match=name):
+        calibration_source(f"mine:{name}")
+
+
+def test_models_and_what_makes_them(here: Path) -> None:
+    assert model_source("net.onnx") == "net.onnx"
+    assert model_source("mine:loader") == [[1.0], [2.0]]
+    assert model_source("mine:numbers") == [[1.0], [2.0]]
+    with pytest.raises(UnsupportedModel, match="division by zero"):
+        model_source("mine:broken")
+    assert model_name("net.onnx") == "net" and model_name("pkg.mod:make.net") == "net"

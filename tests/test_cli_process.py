@@ -1,0 +1,157 @@
+"""The command as a process of its own: Ctrl-C once and twice, and a real terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import onnx
+import pytest
+
+import onnx_models
+
+MODULE = """
+import pathlib, time
+import onnx_models
+data = onnx_models.feeds(onnx_models.mlp(layers=4))
+count = 0
+def slow(given):
+    global count
+    count += 1
+    pathlib.Path(f"evaluation{count}").touch()
+    time.sleep(0.6 if count > 1 else 0)
+    return 1.0 if count == 1 else 0.5 + count / 100
+def stuck(given):
+    global count
+    count += 1
+    pathlib.Path(f"evaluation{count}").touch()
+    time.sleep(60 if count == 3 else 0)
+    return 1.0 if count == 1 else 0.5 + count / 100
+"""
+TESTS = Path(__file__).resolve().parent
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    (tmp_path / "judge.py").write_text(MODULE)
+    onnx.save(onnx_models.mlp(layers=4), str(tmp_path / "net.onnx"))
+    return tmp_path
+
+
+@pytest.fixture
+def start(here: Path) -> Iterator[Start]:
+    begun: list[subprocess.Popen[str]] = []
+
+    def call(evaluate: str, **streams: Any) -> subprocess.Popen[str]:
+        words = [sys.executable, "-m", "lpot.cli", "tune", "--model", "net.onnx"]
+        words += ["--calib", "judge:data", "--eval", f"judge:{evaluate}", "--no-speed"]
+        words += ["--strategy", "random", "--max-trials", "40", "--workspace", "ws"]
+        paths = os.pathsep.join((str(TESTS), str(TESTS.parent / "src")))
+        environment = {**os.environ, "PYTHONPATH": paths, "LPOT_THREADS": "1"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+        given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **streams}
+        begun.append(subprocess.Popen(words, cwd=here, env=environment, **given))
+        return begun[-1]
+
+    yield call
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
+    end = time.monotonic() + 60
+    while not path.exists():
+        assert process.poll() is None and time.monotonic() < end, process.communicate()
+        time.sleep(0.02)
+
+
+def trials_of(path: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "trial"]
+
+
+def test_ctrl_c_once_ends_the_trial_and_keeps_the_best(here: Path, start: Start) -> None:
+    process = start("slow")
+    wait_for(here / "evaluation3", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "stopping after this trial" in err
+    assert out.startswith("interrupted: bar missed, best effort")
+    assert "The same command goes on from here." in out
+    assert (here / "ws" / "best_model.onnx").is_file()
+    assert len(trials_of(here / "ws" / "history.jsonl")) == 2  # the one in flight was finished
+
+
+def test_ctrl_c_twice_stops_at_once_and_history_is_whole(here: Path, start: Start) -> None:
+    process = start("stuck")
+    wait_for(here / "evaluation3", process)
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None  # the trial in flight goes on
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130, err
+    assert "stopped at once" in err and "Traceback" not in err and out == ""
+    assert len(trials_of(here / "ws" / "history.jsonl")) == 1
+    assert (here / "ws" / "best_model.onnx").is_file()
+    for path in here.glob("evaluation*"):
+        path.unlink()
+    again = start("slow")
+    wait_for(here / "evaluation1", again)
+    again.send_signal(signal.SIGINT)
+    _, err = again.communicate(timeout=60)
+    assert "baseline and 1 trial(s) are known" in err and "recalled" in err
+
+
+def test_live_view_on_a_terminal(here: Path, start: Start) -> None:
+    pty = pytest.importorskip("pty")
+    master, slave = pty.openpty()
+    process = start("slow", stderr=slave)
+    os.close(slave)
+    wait_for(here / "evaluation4", process)
+    process.send_signal(signal.SIGINT)
+    seen = b""
+    while select.select([master], [], [], 60)[0]:
+        try:
+            block = os.read(master, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not block:
+            break
+        seen += block
+    os.close(master)
+    out, _ = process.communicate(timeout=60)
+    text = seen.decode()
+    assert process.returncode == 130
+    assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    assert "━" in text and "best so far: trial" in text and "of at most 40" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"trial +accuracy +drop +bar +FP32 ops +time", plain)
+    assert re.search(r" left, search at most \d+:\d\d", plain)
+    assert "\x1b" not in out and out.startswith("interrupted: bar missed")
+
+
+def test_a_closed_pipe_is_no_error(here: Path) -> None:
+    words = f"{sys.executable} -m lpot.cli schema | head -n 1"
+    paths = os.pathsep.join((str(TESTS), str(TESTS.parent / "src")))
+    done = subprocess.run(
+        words,
+        shell=True,
+        cwd=here,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": paths},
+    )
+    assert done.stdout == "{\n" and "Traceback" not in done.stderr
