@@ -1,4 +1,4 @@
-"""`make bench`: speed, calibration, build and import time, against ONNX Runtime and against goals.
+"""`make bench`: speed, calibration, build, import and data, against peers and against goals.
 
     python benchmarks/run.py                              everything
     python benchmarks/run.py speed --model resnet50       one section, one net
@@ -39,6 +39,9 @@ IMPORT_GOAL = 0.3
 CPU_GOAL = 0.5  # our CPU time over the peer's
 MEMORY_GOAL = 1.1  # peak memory of 200 samples over that of 20: flat
 CALIBRATION_NET = "resnet50"
+RECORD_GOAL = 0.5  # our speed over tf.data's, one thread
+IMAGE_GOAL = 1.2  # our time over Pillow's decode and resize alone
+WITHOUT_NETS = {"import", "data"}
 
 Section = Callable[[Sequence[Net], Console], dict[str, Any]]
 
@@ -117,15 +120,20 @@ def calibration(nets: Sequence[Net], console: Console) -> dict[str, Any]:
 
 
 def _calibrate(who: str, net: Net, samples: int) -> dict[str, float]:
-    program = Path(__file__).with_name("calibrate.py")
+    answer: dict[str, float] = _child("calibrate.py", who, net.name, str(samples))
+    return answer
+
+
+def _child(program: str, *words: str) -> dict[str, Any]:
+    """What a program of this folder prints last, in a process of its own."""
     path = os.pathsep.join(entry for entry in sys.path if entry)
     done = subprocess.run(
-        [sys.executable, str(program), who, net.name, str(samples)],
+        [sys.executable, str(Path(__file__).with_name(program)), *words],
         env={**os.environ, "PYTHONPATH": path, "LPOT_THREADS": str(THREADS)},
         stdout=subprocess.PIPE,
         check=True,
     )
-    answer: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    answer: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return answer
 
 
@@ -165,6 +173,24 @@ def _start(code: str, times: int = 7) -> float:
     return statistics.median(seconds)
 
 
+def data(nets: Sequence[Net], console: Console) -> dict[str, Any]:
+    """CPU milliseconds an item; each goal is a ratio to the other way of doing the same."""
+    found = _child("data.py")
+    records, images = found["records"], found["images"]
+    table = _table("Reading data", "", "CPU ms an item", "goal")
+    for name, other in (("ours", "tf.data"), ("ours, parsed", "tf.data, parsed")):
+        speed = records[other] / records[name]
+        table.add_row(f"records: {other}", f"{records[other]:.3f}", "")
+        goal = _goal(f"{speed:.2f} >= {RECORD_GOAL} of its speed", speed >= RECORD_GOAL)
+        table.add_row(f"records: {name}", f"{records[name]:.3f}", goal)
+    cost = images["ours"] / images["Pillow"]
+    for name, value in images.items():
+        goal = _goal(f"{cost:.2f} <= {IMAGE_GOAL} of Pillow", cost <= IMAGE_GOAL)
+        table.add_row(f"images: {name}", f"{value:.3f}", goal if name == "ours" else "")
+    console.print(table)
+    return found
+
+
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left")
     for column in columns:
@@ -181,6 +207,7 @@ SECTIONS: dict[str, Section] = {
     "calibration": calibration,
     "build": build,
     "import": import_time,
+    "data": data,
 }
 
 
@@ -199,7 +226,7 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.INFO)
     nets = [NETS[name] for name in given.model or NETS]
     chosen = given.sections or list(SECTIONS)
-    if set(chosen) - {"import"}:
+    if set(chosen) - WITHOUT_NETS:
         for net in nets:
             export(net)
     target = CACHE.parent / "bench.json"

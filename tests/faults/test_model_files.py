@@ -129,10 +129,10 @@ def test_foreign_files(tmp_path: Path, kind: str) -> None:
 
 @pytest.mark.parametrize("source", [None, 3, b"bytes", {"graph": 1}, object(), np.zeros(3)])
 def test_objects_that_are_no_model(tune: Any, source: Any) -> None:
-    with pytest.raises(UnsupportedModel, match="can't tell the framework|was given a"):
+    with pytest.raises(UnsupportedModel, match=r"can't tell the framework|was given a"):
         lpot.tune(source, [], framework=None)
     with pytest.raises(
-        UnsupportedModel, match="takes a path to a .onnx file or an onnx.ModelProto"
+        UnsupportedModel, match=r"takes a path to a .onnx file or an onnx.ModelProto"
     ):
         load(source)
 
@@ -287,7 +287,7 @@ def test_links_out_of_the_folder(external: Path, tmp_path: Path) -> None:
 def test_what_is_no_file(external: Path) -> None:
     inside = external.with_name("weights.bin")
     inside.unlink()
-    with pytest.raises(UnsupportedModel, match="'weights.bin' is missing beside the model"):
+    with pytest.raises(UnsupportedModel, match=r"'weights.bin' is missing beside the model"):
         load(external)
     inside.mkdir()
     with pytest.raises(UnsupportedModel, match="regular file"):
@@ -320,7 +320,7 @@ def test_extents_that_do_not_fit(external: Path, entries: dict[str, str]) -> Non
 def test_a_cut_data_file(external: Path) -> None:
     inside = external.with_name("weights.bin")
     inside.write_bytes(inside.read_bytes()[:-1])
-    with pytest.raises(UnsupportedModel, match="do not fit into 'weights.bin'"):
+    with pytest.raises(UnsupportedModel, match=r"do not fit into 'weights.bin'"):
         load(external)
 
 
@@ -335,38 +335,44 @@ def test_a_folder_that_is_a_link_itself_is_fine(external: Path, tmp_path: Path) 
     assert load(tmp_path / "link" / "model.onnx").fingerprint() == load(external).fingerprint()
 
 
-def inner(location: str, constant: bool) -> ModelProto:
-    """A weight kept in a file by a Constant node, or by a branch of an If."""
+def inner(location: str, place: str) -> ModelProto:
+    """A weight kept in a file by a Constant node, by a branch of an If, by a function's body."""
     model = onnx_models.with_if()
     tensor = TensorProto(name="far", data_type=TensorProto.FLOAT, dims=[8, 8])
     tensor.data_location = TensorProto.EXTERNAL
     for key, value in {"location": location, "offset": "0", "length": "256"}.items():
         tensor.external_data.add(key=key, value=value)
-    if constant:
-        node = helper.make_node("Constant", [], ["far"], value=tensor)
-        model.graph.node.insert(0, node)
-        model.graph.node[1].input[1] = "far"
-    else:
+    constant = helper.make_node("Constant", [], ["far"], value=tensor)
+    if place == "branch":
         branch = next(node for node in model.graph.node if node.op_type == "If").attribute[0].g
         branch.initializer.append(tensor)
         branch.node[0].input[1] = "far"
+        return model
+    if place == "function":
+        opset = helper.make_opsetid("", 17)
+        made = helper.make_function("mine", "Far", [], ["far"], [constant], [opset])
+        model.functions.append(made)
+        model.opset_import.append(helper.make_opsetid("mine", 1))
+        constant = helper.make_node("Far", [], ["far"], domain="mine")
+    model.graph.node.insert(0, constant)
+    model.graph.node[1].input[1] = "far"
     return model
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_external_data_of_constants_and_subgraphs_are_checked_alike(
-    tmp_path: Path, constant: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("place", ["constant", "branch", "function"])
+def test_external_data_anywhere_in_a_model_are_checked_alike(
+    tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     data = np.random.default_rng(0).standard_normal((8, 8)).astype(np.float32)
     (tmp_path / "secret.bin").write_bytes(data.tobytes())
     path = folder / "model.onnx"
-    path.write_bytes(inner("../secret.bin", constant).SerializeToString())
+    path.write_bytes(inner("../secret.bin", place).SerializeToString())
     with pytest.raises(UnsupportedModel, match="external data of 'far'"):
         load(path)
     monkeypatch.chdir(tmp_path)  # a file beside the process is not a file beside the model
-    path.write_bytes(inner("secret.bin", constant).SerializeToString())
+    path.write_bytes(inner("secret.bin", place).SerializeToString())
     with pytest.raises(UnsupportedModel, match="missing beside the model"):
         load(path)
     (folder / "secret.bin").write_bytes(data.tobytes())

@@ -235,3 +235,38 @@ def test_one_dimensional_and_batched_products(tune: Any) -> None:
         judge = onnx_models.fidelity(model, data)
         result = tune(model, data, judge, goal=0.01, approach=approach, new_run=True)
         assert not any(trial.error for trial in result.trials), approach
+
+
+@pytest.mark.parametrize("shape", [(4, 1), (4, 4), (1, 4), (4,), (1,), (), (1, 1)])
+@pytest.mark.parametrize("approach", ["static", "dynamic"])
+def test_biases_of_every_shape(shape: tuple[int, ...], approach: str) -> None:
+    """One number per row looks like one per column when there are as many of both."""
+    net = onnx_models.Net()
+    x = net.input("x", [4, 8])
+    net.weight("w", 8, 4)
+    net.const("b", net.random.standard_normal(shape).astype(np.float32))
+    gemm = net.op("Gemm", [x, "w", "b"], name="gemm", alpha=0.5, beta=3.0)
+    net.weight("w2", 4, 4)
+    model = net.model(net.op("MatMul", [gemm, "w2"], name="after"))
+    data = onnx_models.feeds(model, batch=4)
+    made = onnx_models.build(model, data, approach)
+    assert ("gemm" in {key.name for key in made.recipe.low_ops}) is (shape not in [(4, 1), (4, 4)])
+    assert onnx_models.fidelity(model, data)(made.native) > 0.999
+
+
+def test_scalars_stay_scalars(tune: Any) -> None:
+    """A scalar input, and a scalar constant behind an op that is folded away."""
+    net = onnx_models.Net()
+    x = net.input("x", ["n", 2, 8])
+    gain = net.input("gain", [])
+    index = net.op("Cast", [net.const("one", np.int32(1))], name="cast", to=TensorProto.INT64)
+    row = net.op("Gather", [x, index], name="row", axis=1)
+    net.weight("w", 8, 4)
+    model = net.model(net.op("MatMul", [net.op("Mul", [row, gain]), "w"], name="matmul"))
+    random = np.random.default_rng(0)
+    data = [
+        {"x": random.standard_normal((4, 2, 8)).astype(np.float32), "gain": np.array(n, np.float32)}
+        for n in (1, 2)
+    ]
+    result = tune(model, data, onnx_models.fidelity(model, data))
+    assert result.met is True

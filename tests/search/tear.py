@@ -232,6 +232,27 @@ def torn_values(seed: int = 0) -> Torn:
     return Torn(net.make({"x": ["n", 6, 32]}, ["fc.sum"]), sentences(seed))
 
 
+def wide_stream(seed: int = 0) -> Torn:
+    """Norms behind the sums: outliers that the stream itself needs, and three products read."""
+    net = Loom(seed)
+    width = 32
+    x = net.norm("x", "norm0", width)
+    for number in range(2):
+        b = f"b{number}"
+        gate = net.add("Sigmoid", [net.linear(x, f"{b}.gate", width, width)], f"{b}.sigmoid")
+        y = net.add("Mul", [net.linear(x, f"{b}.value", width, width), gate], f"{b}.product")
+        x = net.norm(net.add("Add", [x, y], f"{b}.add"), f"{b}.norm", width)
+    net.linear(x, "fc", width, 16)
+    chosen = net.rng.choice(width, 2, replace=False)
+    net.weights["b0.norm.w"][chosen] *= 150.0
+    for name in ("b1.gate", "b1.value"):
+        net.weights[f"{name}.w"][chosen] /= 150.0
+    # The next norm sees little but the outliers: it must give the others back their size.
+    net.weights["b1.norm.w"] *= 40.0
+    net.weights["b1.norm.w"][chosen] /= 150.0
+    return Torn(net.make({"x": ["n", 6, width]}, ["fc.sum"]), sentences(seed))
+
+
 # -- nets in which something must go back --------------------------------------------------------
 
 
@@ -258,26 +279,25 @@ def stubborn_layer(seed: int = 0, place: int = 2) -> Torn:
     return Torn(net.make({"x": ["n", 3, 12, 12]}, ["fc"]), batches, frozenset({f"conv{place}"}))
 
 
-def wide_stream(seed: int = 0) -> Torn:
-    """Norms behind the sums: outliers that the stream itself needs, and three products read."""
+def loud_tokens(seed: int = 0) -> Torn:
+    """A few tokens far louder than the others, in a tensor that two products read.
+
+    No channel stands out, so nothing can be moved to the weights; norms behind make all tokens
+    count the same.
+    """
     net = Loom(seed)
     width = 32
-    x = net.norm("x", "norm0", width)
-    for number in range(2):
-        b = f"b{number}"
-        gate = net.add("Sigmoid", [net.linear(x, f"{b}.gate", width, width)], f"{b}.sigmoid")
-        y = net.add("Mul", [net.linear(x, f"{b}.value", width, width), gate], f"{b}.product")
-        x = net.norm(net.add("Add", [x, y], f"{b}.add"), f"{b}.norm", width)
-    net.linear(x, "fc", width, 16)
-    chosen = net.rng.choice(width, 2, replace=False)
-    net.weights["b0.norm.w"][chosen] *= 150.0
-    for name in ("b1.gate", "b1.value"):
-        net.weights[f"{name}.w"][chosen] /= 150.0
-    # The next norm sees little but the outliers: it must give the others back their size.
-    net.weights["b1.norm.w"] *= 40.0
-    net.weights["b1.norm.w"][chosen] /= 150.0
-    guilty = frozenset({"b1.gate", "b1.value"})
-    return Torn(net.make({"x": ["n", 6, width]}, ["fc.sum"]), sentences(seed), guilty)
+    first, second = (
+        net.norm(net.linear("x", name, width, width), f"{name}.norm", width)
+        for name in ("one", "two")
+    )
+    x = net.relu(net.linear(net.add("Add", [first, second], "sum"), "up", width, 48))
+    net.linear(net.relu(net.linear(x, "middle", 48, 48)), "fc", 48, 16)
+    batches = sentences(seed)
+    for batch in batches:
+        batch[0][:, ::6] *= 400.0
+    model = net.make({"x": ["n", 6, width]}, ["fc.sum"])
+    return Torn(model, batches, frozenset({"one", "two"}))
 
 
 MENDED: dict[str, Callable[[int], Torn]] = {
@@ -287,8 +307,9 @@ MENDED: dict[str, Callable[[int], Torn]] = {
     "perceptron": perceptron,
     "norm outliers": norm_outliers,
     "torn values": torn_values,
+    "wide stream": wide_stream,
 }
 GUILTY: dict[str, Callable[[int], Torn]] = {
     "stubborn layer": stubborn_layer,
-    "wide stream": wide_stream,
+    "loud tokens": loud_tokens,
 }

@@ -105,10 +105,15 @@ class TestAuto:
         ranking = {op(i): 1.0 - 0.1 * i if i < 3 else 1e-6 for i in range(16)}
         passes = needs({2})
         by_basic = drive(basic, space(16), passes, ranking=lambda: ranking)
-        by_auto = drive(auto, space(16), passes, ranking=lambda: ranking)
+        by_auto = drive(auto, space(16), passes, ranking=lambda: ranking, budget=True)
         assert len(best(by_basic, passes)) == 3
         assert best(by_auto, passes) == {"op02"}
-        assert len(by_auto) <= bound(16)
+
+    def test_without_a_budget_what_looks_guilty_is_not_tried_again(self) -> None:
+        passes = needs({0, 1})
+        ranking = {op(0): 0.6, op(1): 0.5, op(2): 1e-4, op(3): 1e-5, op(4): 1e-5}
+        by_basic = drive(basic, space(5), passes, ranking=lambda: ranking)
+        assert drive(auto, space(5), passes, ranking=lambda: ranking) == by_basic
 
     def test_with_a_budget_it_returns_one_by_one(self) -> None:
         ranking = {op(i): 1.0 - 0.1 * i if i < 4 else 1e-6 for i in range(8)}

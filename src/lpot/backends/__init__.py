@@ -21,6 +21,7 @@ class Entry:
     module: str
     cls: str
     needs: Mapping[str, str]
+    advice: str = ""  # what else to know before installing it
 
 
 BACKENDS: Mapping[str, Entry] = {
@@ -30,6 +31,13 @@ BACKENDS: Mapping[str, Entry] = {
     "pytorch": Entry("lpot.backends.torch", "TorchBackend", {"torch": "torch"}),
     "tensorflow": Entry(
         "lpot.backends.tensorflow", "TensorflowBackend", {"tensorflow": "tensorflow-cpu"}
+    ),
+    "mxnet": Entry(
+        "lpot.backends.mxnet",
+        "MxnetBackend",
+        {"mxnet": 'mxnet==1.9.1 "numpy<1.24"'},
+        advice="install it in an environment of its own, and run your script there or name its "
+        "interpreter in LPOT_MXNET_PYTHON for the `lpot` command",
     ),
 }
 # The original's names, and the approach that goes with them unless the user says otherwise.
@@ -45,13 +53,16 @@ CLASSES: Mapping[str, str] = {
     "torch.nn.": "pytorch",
     "tensorflow.": "tensorflow",
     "keras.": "tensorflow",
+    "mxnet.": "mxnet",
 }
 SUFFIXES: Mapping[str, str] = {
     ".onnx": "onnx",
     ".pb": "tensorflow",
     ".h5": "tensorflow",
     ".keras": "tensorflow",
+    ".params": "mxnet",
 }
+SYMBOL = "-symbol.json"  # MXNet names a model by what stands before this
 # Files by which a folder tells its framework.
 INSIDE: Mapping[str, str] = {
     "saved_model.pb": "tensorflow",
@@ -61,6 +72,7 @@ INSIDE: Mapping[str, str] = {
     "best_configure.yaml": "pytorch",
     "model.safetensors": "pytorch",
     "*.onnx": "onnx",
+    "*-symbol.json": "mxnet",
 }
 
 GROUP = "lpot.backends"
@@ -131,7 +143,7 @@ def missing_packages(name: str) -> tuple[str, ...]:
 def _make(name: str, entry: Entry) -> Backend:
     for module, package in entry.needs.items():
         if importlib.util.find_spec(module) is None:
-            raise BackendUnavailable(name, package)
+            raise BackendUnavailable(name, package, entry.advice)
     try:
         backend: Backend = getattr(importlib.import_module(entry.module), entry.cls)()
     except ImportError as error:  # installed, but broken or of a wrong version
@@ -143,6 +155,8 @@ def detect(source: Any) -> str:
     """The framework of a model, from its class or file name; nothing is imported to find out."""
     if isinstance(source, str | Path):
         return _detect_path(Path(source))
+    if isinstance(source, tuple) and source:  # MXNet's (symbol, arg_params, aux_params)
+        return detect(source[0])
     for cls in type(source).__mro__:
         full = f"{cls.__module__}.{cls.__qualname__}"
         for start, framework in CLASSES.items():
@@ -157,6 +171,8 @@ def detect(source: Any) -> str:
 def _detect_path(path: Path) -> str:
     if path.suffix.lower() in SUFFIXES:
         return SUFFIXES[path.suffix.lower()]
+    if path.name.endswith(SYMBOL) or path.with_name(path.name + SYMBOL).is_file():
+        return "mxnet"
     if path.is_dir():
         for pattern, framework in INSIDE.items():
             if any(path.glob(pattern)):

@@ -57,17 +57,6 @@ HOMES: Mapping[str, Home] = {
 }
 
 
-def advice(framework: str) -> str:
-    """A way out for who can't install a framework here; empty where there is no other."""
-    home = HOMES.get(framework)
-    if home is None:
-        return ""
-    return (
-        f"install it in an environment of its own, and run your script there or name its "
-        f"interpreter in {home.variable} for the `lpot` command"
-    )
-
-
 def elsewhere(framework: str, arguments: Sequence[str]) -> int | None:
     """Run `lpot <arguments>` where the framework lives, and give its exit status.
 
@@ -78,18 +67,18 @@ def elsewhere(framework: str, arguments: Sequence[str]) -> int | None:
         return None
     try:
         get_backend(framework)
-    except BackendUnavailable as error:
+    except BackendUnavailable:
         interpreter = os.environ.get(home.variable)
         if not interpreter:
-            raise BackendUnavailable(framework, home.install, advice(framework)) from error
+            raise
     else:
         return None
-    _check(interpreter, framework, home)
+    _check(interpreter, home)
     with _importable() as environment:
         return _run([interpreter, "-m", "lpot.cli", *arguments], environment)
 
 
-def _check(interpreter: str, framework: str, home: Home) -> None:
+def _check(interpreter: str, home: Home) -> None:
     """Is it a Python that we can run in? What is missing is told before anything is started."""
     try:
         done = subprocess.run(

@@ -30,9 +30,12 @@ if TYPE_CHECKING:
 def inspect(out: Output, model: str, framework: str | None, approach: Any, target: Any) -> int:
     """List every op of a model: whether it can be low precision, and why not."""
     from lpot.backends import detect, get_backend, implied_approach
-    from lpot.cli.resolve import model_source
+    from lpot.cli.resolve import model_source, run_elsewhere
     from lpot.report.table import listing
 
+    status = run_elsewhere(framework, model)
+    if status is not None:
+        return status
     with out.progress() as listener:
         listener.phase("loading the model")
         source = model_source(model)

@@ -92,7 +92,7 @@ def _hint(reference: str) -> str:
 
 def model_source(text: str) -> Any:
     """A path that exists, or what `pkg.mod:factory` makes."""
-    if Path(text).exists():
+    if Path(text).exists() or Path(f"{text}-symbol.json").exists():  # MXNet's prefix
         return text
     if not _REFERENCE.fullmatch(text):
         folder = Path(text).parent
@@ -134,3 +134,17 @@ def model_name(text: str) -> str:
     if Path(text).exists():
         return Path(text).stem or "model"
     return text.rpartition(":")[2].rpartition(".")[2] or "model"
+
+
+def run_elsewhere(framework: str | None, model: str) -> int | None:
+    """The exit status of this very command, run where the model's framework lives; None: here."""
+    from lpot.backends import detect
+    from lpot.backends.remote import elsewhere
+
+    if framework is None:
+        is_path = Path(model).exists() or Path(f"{model}-symbol.json").exists()
+        try:
+            framework = detect(Path(model)) if is_path else None
+        except UnsupportedModel:  # said with more words when the model is loaded
+            return None
+    return None if framework is None else elsewhere(framework, sys.argv[1:])

@@ -84,6 +84,11 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
     CONF is a yaml file; options win over it. Run the same command again to go on from where it
     stopped.
     """
+    from lpot.cli.resolve import run_elsewhere
+
+    status = run_elsewhere(make_config(options).model.framework, options["model"])
+    if status is not None:
+        return status
     with out.progress(progress) as listener:
         request = make_request(options, listener)
         if dry_run:

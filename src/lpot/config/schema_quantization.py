@@ -176,6 +176,11 @@ class Recipes(Section):
     pre_post_process_quantization: Flag = Field(
         default=True, description="Quantize what comes before the first and after the last of them."
     )
+    smooth_quant: Flag = Field(
+        default=True,
+        description="Move outlier channels of activations into the weights of the matrix products "
+        "that read them, wherever that brings the outputs nearer to FP32.",
+    )
     fast_bias_correction: Flag = Field(
         default=False, description="Mend the bias by the mean error of the output."
     )

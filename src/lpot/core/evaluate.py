@@ -295,6 +295,8 @@ def as_number(value: Any, who: str) -> float:
         return as_number(next(iter(value.values())), who)
     if isinstance(value, str | bytes):
         raise EvaluationError(f"{who} returned the text {value!r}: it must return a number")
+    if hasattr(value, "asnumpy"):  # MXNet
+        value = value.asnumpy()
     if hasattr(value, "detach") and getattr(value, "numel", lambda: 0)() == 1:
         value = value.detach().item()  # a tensor of any device and dtype, bfloat16 included
     try:

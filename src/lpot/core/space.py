@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from lpot.core.errors import ConfigError, nearest
 from lpot.core.recipe import FLOAT_DTYPES, FP32, OpConfig, OpKey, Recipe, TensorConfig
@@ -108,10 +108,21 @@ class TuningSpace:
     samples: tuple[int, ...] = (0,)
     followers: frozenset[OpKey] = frozenset()  # low precision only where their neighbours are
     notes: tuple[str, ...] = field(default=(), compare=False)
+    repairs: tuple[str, ...] = ()  # graph-wide ones, part of every recipe
 
     def default(self) -> Recipe:
         """Every op at its most wanted config."""
-        return Recipe({key: options[0] for key, options in self.choices.items()}, self.samples[0])
+        ops = {key: options[0] for key, options in self.choices.items()}
+        return Recipe(ops, self.samples[0], self.repairs)
+
+    def preferring(self, recipe: Recipe) -> TuningSpace:
+        """The same space with the recipe's configs, where it allows them, as the most wanted."""
+        choices = {}
+        for key, options in self.choices.items():
+            wanted = recipe.ops.get(key)
+            rest = tuple(option for option in options if option != wanted)
+            choices[key] = (wanted, *rest) if wanted in options else options
+        return replace(self, choices=choices, repairs=recipe.repairs)
 
     def float_config(self, key: OpKey) -> OpConfig | None:
         """The op's way back to floating point, None when the user forbade it."""

@@ -69,6 +69,7 @@ class Task(Bench):
     watch: Watch
     objectives: Objectives = field(default_factory=Objectives)
     keep: Callable[[Trial, Model], None] = lambda trial, model: None  # put the best so far on disk
+    prefer: Callable[[TuningSpace], TuningSpace] = lambda space: space  # what needs no labels
     context: StrategyContext = field(default_factory=StrategyContext)  # what strategies may know
     executor: Executor = serial
     note: Callable[[str], None] = lambda text: None  # what the user should read in the end, too
@@ -89,7 +90,7 @@ def tune(task: Task) -> Outcome:
     task.goal.check_baseline(baseline.accuracy)
     task.listener.baseline(baseline, task.goal)
     search = _Search(task, baseline)
-    proposals = task.strategy(task.space, _context(task, baseline))
+    proposals = task.strategy(task.prefer(task.space), _context(task, baseline))
     batch = next(proposals, None)
     while batch:
         trials = search.run(batch)

@@ -75,7 +75,12 @@ class Registry(Mapping[str, Any]):
         entry = self.find(name, path)
         named = dict(zip(inspect.signature(entry).parameters, positional, strict=False))
         check_options(f"{self.kind} {name}", entry, {**named, **options}, path)
-        return entry(*positional, **options)
+        try:
+            return entry(*positional, **options)
+        except ConfigError as error:
+            if error.path or not path:
+                raise
+            raise ConfigError(str(error), path) from error
 
 
 def check_options(

@@ -45,6 +45,12 @@ def make_evaluator(
             "`evaluation.accuracy.dataloader` in the yaml",
             path=f"{ACCURACY}.dataloader",
         )
+    if section.iteration < 0 and getattr(getattr(loader, "dataset", None), "endless", False):
+        raise ConfigError(
+            "the evaluation dataset never ends: say how many batches to evaluate",
+            path=f"{ACCURACY}.iteration",
+            where=request.config.where(f"{ACCURACY}.dataloader"),
+        )
     for text in _remarks(request.config, metric):
         note(text)
     post = _postprocess(request)

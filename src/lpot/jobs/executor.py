@@ -19,6 +19,7 @@ from lpot.core.history import History
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Executor, Made, Numbered, guarded, serial
+from lpot.jobs.executor_ray import RayExecutor
 from lpot.jobs.kit import pack, unpack
 from lpot.jobs.team import threading
 
@@ -43,21 +44,17 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
 
     if section.name == "serial":
         yield serial
-    elif section.name == "ray":
-        from lpot.jobs.executor_ray import RayExecutor
-
-        with contextlib.closing(
-            RayExecutor(
-                kit, section.workers, section.address, job.watch.request_stop, job.listener.begin
-            )
-        ) as executor:
-            yield executor
+        return
+    made: Processes | RayExecutor
+    if section.name == "ray":
+        made = RayExecutor(
+            kit, section.workers, section.address, job.watch.request_stop, job.listener.begin
+        )
     else:
         memory = int(section.memory * 2**20)
-        with contextlib.closing(
-            Processes(kit, section.workers, memory, section.timeout, job.listener.begin)
-        ) as executor:
-            yield executor
+        made = Processes(kit, section.workers, memory, section.timeout, job.listener.begin)
+    with contextlib.closing(made):
+        yield made
 
 
 class Processes:

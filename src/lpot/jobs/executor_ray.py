@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, LpotError
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered
 from lpot.jobs.kit import unpack
+from lpot.jobs.team import threading
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,7 @@ class RayExecutor:
         self._stop = stop
         self._begin = begin
         self._actors: list[Any] = []
+        self._kit: Any = None
         self._owns = False  # we started Ray, and must end it
         self._ray = _import_ray()
 
@@ -73,10 +77,24 @@ class RayExecutor:
             if not ray.is_initialized():
                 ray.init(address=self._address, log_to_driver=False, include_dashboard=False)
                 self._owns = True
-            kit = ray.put(self._make_kit())
-            kind = ray.remote(max_restarts=-1, max_task_retries=RETRIES)(_Bench)
-            self._actors = [kind.remote(kit) for _ in range(self._count)]
+            self._kit = ray.put(self._make_kit())  # held, or a worker could not be started again
+            kind = ray.remote(
+                num_cpus=1,
+                max_restarts=-1,
+                max_task_retries=RETRIES,
+                runtime_env={"env_vars": _environment()},
+            )(_Bench)
+            self._actors = [kind.remote(self._kit) for _ in range(self._count)]
+            self._check()
         return list(self._actors)
+
+    def _check(self) -> None:
+        """A worker that can't load the model is no fault of a recipe."""
+        try:
+            self._ray.get([actor.ready.remote() for actor in self._actors])
+        except self._ray.exceptions.RayError as error:
+            said = str(error).strip().splitlines()[-1]
+            raise LpotError(f"executor: ray: a worker can't work: {said}") from error
 
     def _trial(self, reference: Any, number: int, recipe: Recipe) -> Trial:
         try:
@@ -94,8 +112,16 @@ class _Bench:
         self.kit = unpack(kit)
         self.bench = self.kit.open()
 
+    def ready(self) -> None:
+        """Answered once the model is loaded."""
+
     def attempt(self, number: int, recipe: Recipe) -> Trial:
         return self.kit.attempt(self.bench, number, recipe)
+
+
+def _environment() -> dict[str, str]:
+    """Modules are found where the driver finds them, as far as these places exist elsewhere."""
+    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **threading(1, 1)}
 
 
 def _import_ray() -> Any:

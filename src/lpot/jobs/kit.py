@@ -1,4 +1,4 @@
-"""What another process needs to make attempts: sent once, then recipes go out and trials come back."""
+"""What another process needs to make attempts: sent once, before any recipe."""
 
 from __future__ import annotations
 

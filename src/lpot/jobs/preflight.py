@@ -146,9 +146,7 @@ class _Look:
         try:
             if self.job.request.eval_func is not None:
                 check_function(self.job.request.eval_func)
-            self.evaluator = make_evaluator(
-                self.job.request, self.job.model, self.job.add_note
-            )
+            self.evaluator = make_evaluator(self.job.request, self.job.model, self.job.add_note)
         except LpotError as error:
             yield Check("evaluation", "fail", str(error))
             return

@@ -8,7 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +43,7 @@ from lpot.core.strategy import Strategy
 from lpot.core.trial import Score, Trial
 from lpot.core.tune import Executor, Task, tune
 from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
+from lpot.jobs.advice import advised
 from lpot.jobs.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.executor import chosen_executor
 from lpot.jobs.finish import finish, float_result
@@ -263,6 +264,7 @@ class Job:
             objectives=self.objectives,
             measure=self.measure,
             keep=self.keep,
+            prefer=partial(advised, self),
             context=context(self),
             executor=executor,
             has_budget=self.watch.limits.timeout > 0,
@@ -323,7 +325,7 @@ class Job:
         self.add_note(
             "not evaluated: no eval_func and no metric were given, so accuracy is unknown"
         )
-        recipe = self.space.default()
+        recipe = advised(self, self.space).default()
         model = self.build(recipe)
         model.card = self.card(None)
         self.backend.save(model, self.best_path)

@@ -16,15 +16,15 @@ def to_numpy(value: Any) -> Array:
     >>> to_numpy([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    if hasattr(value, "detach"):  # torch
+    if hasattr(value, "asnumpy"):  # MXNet, which has a detach() too
+        array = np.asarray(value.asnumpy())
+    elif hasattr(value, "detach"):  # torch
         value = value.detach().cpu()
         if getattr(value, "is_quantized", False):
             value = value.dequantize()
         if "bfloat16" in str(value.dtype):  # numpy has no such type
             value = value.float()
         array = np.asarray(value)
-    elif hasattr(value, "asnumpy"):  # MXNet
-        array = value.asnumpy()
     elif isinstance(value, list | tuple) and not _is_plain(value):
         array = np.asarray([to_numpy(item) for item in value])
     else:

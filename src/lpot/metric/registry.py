@@ -99,7 +99,7 @@ def metric_class(name: str, framework: str | None = None) -> type[Any]:
         raise ConfigError(
             f"unknown metric {name!r}{did_you_mean(name, known) or ':'} "
             f"Known are {', '.join(known)}",
-            path="metric",
+            path=f"metric.{name}",
         )
     by_framework = _overlay[name]
     found = by_framework

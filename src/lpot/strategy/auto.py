@@ -19,8 +19,8 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
     """The fewest ops in float; then ops return in the order of time gained per harm done.
 
     Without a budget of time it spends no more evaluations than `basic` may: what that leaves of its
-    bound goes into returning ops that were not to blame. With a budget it goes on: ops one by one,
-    ops that do not pay in float, and the other ways to choose ranges.
+    bound goes into returning ops whose harm is below what has missed the bar. With a budget it goes
+    on: ops one by one, then those that do not pay go back; for accuracy, other ranges are tried.
     """
     found = yield from fewest_float(space, context)
     if found.best is None:
@@ -29,18 +29,23 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
         if context.budget:
             yield from _other_ranges(space, found.best.recipe)
         return
-    best = yield from _return_many(space, context, found)
+    best = found.best
+    if found.back:
+        best = yield from _return_many(space, context, found)
     if context.budget:
         best = yield from _return_singly(space, context, replace(found, best=best))
         yield from _leave_losers(space, context, best)
-        yield from _other_ranges(space, best.recipe)
 
 
 def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
     """The ops that may return, those with most time gained per harm first."""
-    gains, harm = context.gains(), context.ranking()
-    known = max(gains.values(), default=1.0)
     candidates = [key for key in found.back if key not in found.needed]
+    if not candidates:
+        return []
+    gains, harm = context.gains(), context.ranking()
+    if not context.budget:
+        candidates = [key for key in candidates if weight(harm, key) < found.unbearable]
+    known = max(gains.values(), default=1.0)
     return sorted(
         candidates,
         key=lambda key: -gains.get(key, known) / max(weight(harm, key), LEAST_HARM),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from lpot.core.recipe import OpKey, Recipe
@@ -20,6 +21,7 @@ class Found:
     order: tuple[OpKey, ...] = ()
     best: Trial | None = None
     needed: tuple[OpKey, ...] = ()
+    unbearable: float = math.inf  # the least noise with which the bar was missed
     steps: int = 0  # evaluations of the bound that were not used
 
     @property
@@ -45,12 +47,14 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
     answers = len(order) + (0 if _all_can_go_back(space, order) else 1)
     bracket = Bracket([weight(harm, key) for key in order], steps_for(answers))
     best = None
+    unbearable = bracket.noise[0]
     threshold = _threshold(bracket, 0, first, context)
     while bracket.is_open:
         k = bracket.cut(threshold)
         (trial,) = yield [space.with_float(first.recipe, order[:k])]
         bracket.learn(k, trial.met)
         best = trial if trial.met else best
+        unbearable = unbearable if trial.met else min(unbearable, bracket.noise[k])
         threshold = _threshold(bracket, k, trial, context)
     if best is None and order and answers > len(order) and bracket.steps:
         (trial,) = yield [space.with_float(first.recipe, order)]
@@ -58,7 +62,7 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
         best = trial if trial.met else None
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
-    return Found(first.recipe, tuple(order), best, needed, bracket.steps)
+    return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps)
 
 
 def default_first(space: TuningSpace, context: StrategyContext) -> Steps[Trial]:

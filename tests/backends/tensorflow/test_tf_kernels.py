@@ -159,6 +159,58 @@ def test_a_matmul_is_right(activation: str, dtype: str, scheme: str) -> None:
     assert trial.error() < 0.02
 
 
+CONVOLUTIONS: dict[str, dict[str, Any]] = {
+    "strided": {"strides": 2, "padding": "SAME"},
+    "uneven strides": {"strides": [1, 2, 1, 1], "padding": "SAME"},
+    "dilated": {"strides": 1, "padding": "SAME", "dilations": 2},
+    "dilated, unpadded": {"strides": 1, "padding": "VALID", "dilations": 3},
+    "explicit padding": {"strides": 2, "padding": [[0, 0], [1, 0], [2, 1], [0, 0]]},
+}
+
+
+@pytest.mark.parametrize("kind", [*CONVOLUTIONS, "multiplier", "strided depthwise"])
+def test_convolutions_of_every_shape(kind: str) -> None:
+    def build(make: Maker) -> None:
+        if kind in CONVOLUTIONS:
+            made = tf.nn.conv2d(image(), make.weight(3, 3, 8, 16), **CONVOLUTIONS[kind], name="op")
+        elif kind == "multiplier":
+            weight = make.weight(3, 3, 8, 2, gain=4.0)
+            made = tf.nn.depthwise_conv2d(image(), weight, [1, 1, 1, 1], "SAME", name="op")
+        else:
+            weight = make.weight(3, 3, 8, 2, gain=4.0)
+            made = tf.nn.depthwise_conv2d(image(), weight, [1, 2, 2, 1], "SAME", name="op")
+        tf.nn.bias_add(made, make.vector(16), name="y")
+
+    trial = Trial(build, images(1))
+    assert trial.plan.steps
+    assert trial.error() < 0.02
+
+
+def test_a_grouped_convolution_is_left_alone() -> None:
+    def build(make: Maker) -> None:
+        made = tf.nn.conv2d(image(), make.weight(3, 3, 4, 8), 1, "SAME", name="op")
+        tf.identity(made, name="y")
+
+    model = BACKEND.load(graph_of(build))
+    (info,) = BACKEND.inspect(model).ops.values()
+    assert "grouped" in info.reason
+
+
+def test_a_one_dimensional_convolution_is_fused_whole() -> None:
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, [None, 32, 8], name="x")
+        for index in range(2):
+            made = tf.nn.conv1d(x, make.weight(5, 8, 8, gain=1.4), 1, "SAME", name=f"op{index}")
+            x = tf.nn.relu(tf.nn.bias_add(made, make.vector(8)))
+        tf.identity(x, name="y")
+
+    batch = np.random.default_rng(0).normal(size=(4, 32, 8)).astype(np.float32)
+    trial = Trial(build, [(batch,)])
+    assert trial.fused() == {("BiasAdd", "Relu", "Requantize")}
+    assert len(trial.ops("QuantizeV2")) == 1  # 8 bits from one to the other
+    assert trial.error() < 0.03
+
+
 def test_a_residual_with_relu_adds_in_place() -> None:
     def build(make: Maker) -> None:
         stem = tf.nn.relu(make.conv(image(), 8, name="a"))

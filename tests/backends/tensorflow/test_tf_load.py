@@ -199,6 +199,15 @@ def test_a_keras_model_is_saved_as_what_keras_can_load(tmp_path: Path) -> None:
     np.testing.assert_array_equal(BACKEND.run(again, X)[0], found)
 
 
+def test_a_keras_file_name_gets_a_saved_model(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = BACKEND.load(keras_net()).save(tmp_path / "out.keras")
+    assert path == tmp_path / "out"
+    assert "TFSMLayer" in caplog.text
+    assert BACKEND.restore(path).output_names
+
+
 def test_saving_over_an_old_one_removes_nothing_else(tmp_path: Path) -> None:
     model = BACKEND.load(keras_net())
     target = tmp_path / "out"
@@ -235,6 +244,29 @@ def test_control_flow_and_functions_load_run_and_are_left_alone() -> None:
     reasons = {key.name: info.reason for key, info in BACKEND.inspect(model).ops.items()}
     inside = next(name for name in reasons if name.endswith("inside"))
     assert "while loop" in reasons[inside]
+    close(model, [X])
+
+
+def test_a_branch_that_is_not_taken_is_left_alone() -> None:
+    def build(make: Maker) -> None:
+        v1.disable_control_flow_v2()
+        try:
+            x = image()
+            first = tf.nn.relu(make.conv(x, 8, name="first"))
+            made = v1.cond(
+                tf.reduce_sum(x) > 1e9,
+                lambda: tf.nn.relu(make.conv(first, 8, name="never")),
+                lambda: tf.nn.relu(make.conv(first, 8, name="always")),
+            )
+            tf.identity(tf.nn.relu(make.conv(made, 8, name="last")), name="y")
+        finally:
+            v1.enable_control_flow_v2()
+
+    model = BACKEND.load(graph_of(build))
+    ops = {key.name.split("/")[-1]: info for key, info in BACKEND.inspect(model).ops.items()}
+    assert "conditional" in ops["never"].reason
+    assert ops["first"].can_be_low
+    assert ops["last"].can_be_low
     close(model, [X])
 
 

@@ -16,7 +16,7 @@ from torch import nn
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made, noise
 from lpot.backends.torch.kernels.engine import FusedSum
-from lpot.backends.torch.program import Program
+from lpot.backends.torch.program import Program, fill
 from lpot.core.space import restrict
 
 
@@ -213,3 +213,96 @@ def test_relu6_holds_whatever_the_range(target: Any) -> None:
     with torch.no_grad():
         middle = program_of(built.native).steps[0].run(10 * loud[0][0])
     assert float(middle.dequantize().max()) <= 6.0 * 1.01
+
+
+class Moving(nn.Module):
+    """Ops that only move values, padding of two kinds among them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3)
+        self.c, self.pad = nn.Conv2d(8, 8, 3), nn.ZeroPad2d(1)
+        self.shuffle, self.d = nn.PixelShuffle(2), nn.Conv2d(2, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.pad(self.a(x), (1, 1, 1, 1))
+        x = nn.functional.pad(self.b(x)[:, :, ::2, ::2], (1, 1), value=3.0)
+        return self.d(self.shuffle(self.c(self.pad(x))))
+
+
+def test_ops_that_move_values_take_them_as_they_come() -> None:
+    model = BACKEND.load(nets.seeded(Moving()))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25
+    x = batches[0][0]
+    seen = []
+    with torch.no_grad():
+        values = [x, *[None] * len(program_of(built.native).values)]
+        for step in program_of(built.native).steps:
+            values[step.out] = step.run(*fill(step.args, values), **step.kwargs)
+            seen.append(values[step.out].is_quantized)
+    # a and its padding stay uint8 for b; b's value is padded with 3, which is a float op, so nobody
+    # wants it in uint8 before c rounds it; c and the shuffle stay uint8 for d.
+    assert seen == [True, True, False, False, False, False, True, True, False]
+
+
+class ReluThenSum(nn.Module):
+    """The relu stands before the sum: it must not be moved behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 4, 1)
+        self.relu, self.c = nn.ReLU(), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.c(self.relu(self.a(x)) + self.b(x))
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+def test_a_relu_before_a_sum_stays_there(by_hand: bool) -> None:
+    module = nets.seeded(ReluThenSum()).eval()
+    if by_hand:
+        from torch.ao.quantization import fuse_modules
+
+        module = fuse_modules(module, [["a", "relu"]])
+    model = BACKEND.load(module)
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert built.captured
+    assert noise(model, built, batches) > 25
+
+
+class InPlace(nn.Module):
+    """The shortcut reads what an activation has changed in place."""
+
+    def __init__(self, act: nn.Module) -> None:
+        super().__init__()
+        self.a, self.act = nn.Conv2d(3, 4, 3, padding=1), act
+        self.b, self.c = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.a(x)
+        y = self.b(self.act(x))
+        return self.c(y + x)
+
+
+@pytest.mark.parametrize("act", [nn.ReLU(True), nn.Hardswish(True), nn.LeakyReLU(0.3, True)])
+def test_what_is_changed_in_place_is_changed_for_all(act: nn.Module) -> None:
+    model = BACKEND.load(nets.seeded(InPlace(act)))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25
+
+
+def test_samples_without_a_batch_dimension_are_served() -> None:
+    model = BACKEND.load(
+        nets.seeded(nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1)))
+    )
+    batches = [(x[0],) for (x,) in nets.images()]
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25

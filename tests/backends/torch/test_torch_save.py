@@ -20,6 +20,7 @@ import torch
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, MODELS, default, made
 from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.recipe import Recipe
 
 
 def outputs(model: Any, batches: Any) -> list[np.ndarray]:
@@ -236,3 +237,48 @@ def test_an_fp32_model_can_be_saved(tmp_path: Path) -> None:
     model = BACKEND.load(nets.seeded(nets.Cnn()))
     again = BACKEND.restore(BACKEND.save(model, tmp_path / "fp32"), nets.Cnn())
     assert_same(outputs(model, nets.images()), outputs(again, nets.images()))
+
+
+@pytest.mark.parametrize(("bits", "warned"), [(7, True), (8, False)])
+def test_a_full_range_model_warns_where_it_would_overflow(
+    saved: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    bits: int,
+    warned: bool,
+) -> None:
+    from lpot.backends.torch import save as saving
+
+    facts = json.loads((saved / "lpot.json").read_text())
+    full = any(config["activation"].get("bits") == 8 for config in facts["recipe"]["configs"])
+    monkeypatch.setattr(saving, "activation_bits", lambda: bits)
+    BACKEND.restore(saved, nets.Cnn())
+    assert any("overflow" in record.message for record in caplog.records) == (warned and full)
+
+
+def test_an_executor_that_is_missing_here_is_replaced_and_said(
+    saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text = (saved / "lpot.json").read_text()
+    facts = json.loads(text)
+    for op in facts["ops"].values():
+        op["kernel"] = "made_up"
+    (saved / "lpot.json").write_text(json.dumps(facts))
+    again = BACKEND.restore(saved, nets.Cnn())
+    assert any("made_up" in record.message for record in caplog.records)
+    assert np.isfinite(outputs(again, nets.images())[0]).all()
+
+
+def test_bf16_ops_are_offered_built_and_saved(tmp_path: Path) -> None:
+    model, batches, observations = made("cnn")
+    capability = BACKEND.inspect(model, "static", "amx")
+    chosen = {
+        info.key: next(c for c in info.choices if c.precision == "bf16")
+        for info in capability.low()
+    }
+    built = BACKEND.build(model, Recipe(chosen), observations)
+    truth, found = outputs(model, batches)[0], outputs(built, batches)[0]
+    assert 0 < np.abs(truth - found).max() < 0.05 * np.abs(truth).max()
+    assert built.nbytes < 0.6 * model.nbytes
+    again = BACKEND.restore(BACKEND.save(built, tmp_path / "bf16"), nets.Cnn())
+    assert_same(outputs(built, batches), outputs(again, batches))

@@ -93,15 +93,19 @@ def fuse(network: Network) -> Fusion:
             continue
         names = [graph.producer(entry).name for entry in node.inputs]
         reads = [
-            graph.tensor(entry) for entry in node.inputs if graph.producer(entry).name not in params
+            graph.tensor(entry)
+            for entry, name in zip(node.inputs, names, strict=True)
+            if name not in params
         ]
-        parameters = names[1:3] if node.kind in FUSED else []
+        twin = units.get(node.name)  # a layer without weights that is used twice
+        weight, bias = [*names[1:3], "", ""][:2] if node.kind in FUSED else ("", "")
         units[node.name] = Unit(
             key,
             node,
-            tuple(reads),
+            (*(twin.reads if twin is not None else ()), *reads),
             graph.tensor((number, 0)),
-            *(name for name in parameters if name in params),
+            weight if weight in params else "",
+            bias if bias in params else "",
         )
         inside.update((member.name, key) for member in node.members if member.name != key.name)
     kept = {

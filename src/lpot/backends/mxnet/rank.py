@@ -28,4 +28,3 @@ def rank(
         alone = recipe.with_float(other for other in recipe.low_ops if other != key)
         harm[key] = distance(truth, backend.run(backend.build(model, alone, observations), inputs))
     return harm
-

@@ -43,7 +43,8 @@ def hushed() -> Iterator[None]:
 
     Its quantization pass remarks on every op that it leaves alone, in every trial.
     """
-    sys.stderr.flush()
+    if sys.stderr is not None:
+        sys.stderr.flush()
     with tempfile.TemporaryFile() as aside:
         kept = os.dup(2)
         os.dup2(aside.fileno(), 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,10 @@ import onnx
 import onnxruntime
 
 from lpot.backends.onnx import save as saving
+from lpot.backends.onnx.advise import advise, extremes, smoothing
 from lpot.backends.onnx.build import build_graph
+from lpot.backends.onnx.gains import gains
+from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
@@ -23,6 +26,7 @@ from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.raise_opset import raise_opset
 from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
+from lpot.backends.onnx.passes.smooth_channels import smooth_channels
 from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.plan import observed_tensors, plan
@@ -31,6 +35,7 @@ from lpot.backends.onnx.run import run_session
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
+from lpot.core.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
 
@@ -77,16 +82,27 @@ class OnnxBackend:
     ) -> OnnxModel:
         if not recipe.low_ops:
             return OnnxModel(self, model.graph, model.folded, recipe, source=model.source)
-        drawn = plan(model.folded, recipe)
+        source, repaired = self._repaired(model, recipe, observations)
+        drawn = plan(source, recipe, minmax=repaired)
         if drawn.tensors and observations is None:
             raise CalibrationError(
                 "static quantization needs calibration data; a dynamic one needs none"
             )
-        stats = observations.tensors if observations is not None else {}
-        graph = build_graph(model.folded, drawn, stats, model.cache)
+        stats = {**(observations.tensors if observations is not None else {}), **repaired}
+        graph = build_graph(source, drawn, stats, model.caches.setdefault(recipe.repairs, {}))
         precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
+
+    def _repaired(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations | None
+    ) -> tuple[Graph, dict[str, TensorStats]]:
+        """The graph with the recipe's repairs, and the statistics of tensors that these made."""
+        alpha = smoothing(recipe)
+        if alpha is None or observations is None:
+            return model.folded, {}
+        low = [key.name for key in recipe.low_ops if recipe.ops[key].mode == "static"]
+        return smooth_channels(model.folded, low, extremes(observations), alpha)
 
     def run(self, model: OnnxModel, inputs: Inputs) -> list[np.ndarray]:
         return run_session(model.session, model.inputs, inputs)
@@ -101,6 +117,16 @@ class OnnxBackend:
         self, model: OnnxModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         return rank(self, model, recipe, observations)
+
+    def advise(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Recipe]:
+        return advise(model.folded, recipe, observations)
+
+    def gains(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        return gains(model, recipe, observations, self.versions())
 
     def versions(self) -> dict[str, str]:
         return {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}

@@ -30,6 +30,7 @@ class _Emitter:
         self, graph: Graph, plan: Plan, stats: Mapping[str, TensorStats], cache: WeightCache
     ) -> None:
         self.graph = graph
+        self.fresh = graph.fresh  # every name made up here goes through it
         self.plan = plan
         self.stats = stats
         self.cache = cache
@@ -67,10 +68,10 @@ class _Emitter:
         return name in self.graph.outputs and name in self.low_made and name in self.plan.tensors
 
     def _raw(self, name: str) -> str:
-        return f"{name}/raw" if self._renamed(name) else name
+        return self.fresh(f"{name}/raw") if self._renamed(name) else name
 
     def _dequantized(self, name: str) -> str:
-        return name if self._renamed(name) else f"{name}/dequantized"
+        return name if self._renamed(name) else self.fresh(f"{name}/dequantized")
 
     def _reader(self, name: str, low: bool) -> str:
         """What an op reads for a tensor: floats stay floats unless an INT8 op made them."""
@@ -82,10 +83,10 @@ class _Emitter:
         if name not in self.plan.tensors:
             return
         params = self._activation(name)
-        scale, zero = f"{name}/scale", f"{name}/zero_point"
+        scale, zero = self.fresh(f"{name}/scale"), self.fresh(f"{name}/zero_point")
         self.weights[scale] = np.array(params.scale, np.float32)
         self.weights[zero] = np.array(params.zero_point, np.uint8)
-        quantized = f"{name}/quantized"
+        quantized = self.fresh(f"{name}/quantized")
         self._add("QuantizeLinear", [self._raw(name), scale, zero], quantized)
         self._add("DequantizeLinear", [quantized, scale, zero], self._dequantized(name))
 
@@ -135,12 +136,12 @@ class _Emitter:
         # The int32 bias is bias / (scale of input * scale of weight): it must not overflow.
         least = None if bias is None else np.abs(bias) / (activation * 2.0**30)
         stem, axis, scale = self._store_weight(node, config, least)
-        parts = [f"{stem}/data", f"{stem}/scale", f"{stem}/zero"]
-        self._add("DequantizeLinear", parts, f"{node.name}/weight", **_axis(axis))
+        weight = self.fresh(f"{node.name}/weight")
+        self._add("DequantizeLinear", self._parts(stem), weight, **_axis(axis))
         if bias is None:
-            return [f"{node.name}/weight"]
+            return [weight]
         return [
-            f"{node.name}/weight",
+            weight,
             self._emit_bias(node, bias, activation * scale.astype(np.float64)),
         ]
 
@@ -164,10 +165,16 @@ class _Emitter:
                     self.graph.weights[name], axis, bits=bits, floor=np.maximum(floor, SCALE_FLOOR)
                 )
                 scale, stem = np.asarray(params.scale, np.float32), f"{stem}/{node.name}"
-        self.weights[f"{stem}/data"] = data
-        self.weights[f"{stem}/scale"] = scale
-        self.weights[f"{stem}/zero"] = np.zeros(scale.shape, np.int8)
+        self._store(stem, data, scale)
         return stem, axis, scale
+
+    def _parts(self, stem: str) -> list[str]:
+        """Where `_store` puts the integers, the scale and the zero point of a constant."""
+        return [self.fresh(f"{stem}/{part}") for part in ("data", "scale", "zero")]
+
+    def _store(self, stem: str, data: np.ndarray, scale: np.ndarray) -> None:
+        zero = np.zeros(scale.shape, data.dtype)
+        self.weights |= zip(self._parts(stem), (data, scale, zero), strict=True)
 
     def _bias(self, node: NodeProto) -> np.ndarray | None:
         if node.op_type == "MatMul" or len(node.input) < 3 or not node.input[2]:
@@ -175,15 +182,11 @@ class _Emitter:
         return self.graph.weights[node.input[2]].astype(np.float64).reshape(-1)
 
     def _emit_bias(self, node: NodeProto, bias: np.ndarray, scale: np.ndarray) -> str:
-        stem = f"{node.name}/bias"
+        stem = self.fresh(f"{node.name}/bias")
         limit = 2.0**31 - 1
-        self.weights[f"{stem}/data"] = np.clip(np.rint(bias / scale), -limit, limit).astype(
-            np.int32
-        )
-        self.weights[f"{stem}/scale"] = scale.astype(np.float32)
-        self.weights[f"{stem}/zero"] = np.zeros(scale.shape, np.int32)
-        inputs = [f"{stem}/data", f"{stem}/scale", f"{stem}/zero"]
-        self._add("DequantizeLinear", inputs, stem, **_axis(0 if scale.ndim else None))
+        whole = np.clip(np.rint(bias / scale), -limit, limit).astype(np.int32)
+        self._store(stem, whole, scale.astype(np.float32))
+        self._add("DequantizeLinear", self._parts(stem), stem, **_axis(0 if scale.ndim else None))
         return stem
 
     # -- dynamic -----------------------------------------------------------------------------
@@ -193,9 +196,9 @@ class _Emitter:
         source = self._reader(node.input[0], low=False)
         quantized, scale, zero = self._dynamic_input(source)
         stem, _, _ = self._store_weight(node, config)
-        data = f"{stem}/data"
+        data, weight_scale, weight_zero = self._parts(stem)
         if node.op_type == "Gemm" and attribute(node, "transB", 0):
-            turned = f"{stem}/transposed"
+            turned = self.fresh(f"{stem}/transposed")
             self.weights[turned] = self._transposed(data)
             data = turned
         base = node.name
@@ -205,11 +208,13 @@ class _Emitter:
             if node.op_type == "Gemm" and len(node.input) > 2 and node.input[2]
             else ""
         )
-        product = f"{base}/product" if bias else output
-        self._add("MatMulInteger", [quantized, data, zero, f"{stem}/zero"], f"{base}/integer")
-        self._add("Cast", [f"{base}/integer"], f"{base}/float", to=1)
-        self._add("Mul", [scale, f"{stem}/scale"], f"{base}/scale")
-        self._add("Mul", [f"{base}/float", f"{base}/scale"], product)
+        product = self.fresh(f"{base}/product") if bias else output
+        integer, floats = self.fresh(f"{base}/integer"), self.fresh(f"{base}/float")
+        scales = self.fresh(f"{base}/both_scales")
+        self._add("MatMulInteger", [quantized, data, zero, weight_zero], integer)
+        self._add("Cast", [integer], floats, to=1)
+        self._add("Mul", [scale, weight_scale], scales)
+        self._add("Mul", [floats, scales], product)
         if bias:
             self._add("Add", [product, bias], output)
 
@@ -221,13 +226,13 @@ class _Emitter:
 
     def _dynamic_input(self, source: str) -> tuple[str, str, str]:
         if source not in self.shared:
-            names = (f"{source}/dynamic", f"{source}/dynamic_scale", f"{source}/dynamic_zero")
+            words = ("dynamic", "dynamic_scale", "dynamic_zero")
+            data, scale, zero = (self.fresh(f"{source}/{word}") for word in words)
+            outputs, name = [data, scale, zero], f"{data}:quantize"
             self.nodes.append(
-                helper.make_node(
-                    "DynamicQuantizeLinear", [source], list(names), name=f"{names[0]}:quantize"
-                )
+                helper.make_node("DynamicQuantizeLinear", [source], outputs, name=name)
             )
-            self.shared[source] = names
+            self.shared[source] = data, scale, zero
         return self.shared[source]
 
 

@@ -65,8 +65,9 @@ class _Finder:
                 self.readers.append((layer, name))
             else:
                 self.fixed.add(name)
-        made, shape = layer.node.output[0], self.graph.shapes[layer.node.output[0]]
-        if layer.makes is not None:
+        made = layer.node.output[0]
+        shape = self.graph.shapes.get(made)
+        if layer.makes is not None and shape is not None:
             width = len(made_by(self.graph.weights, layer))
             self.channels[made] = Channels((layer.makes,), len(shape), width)
             self.makers.append((layer, made))

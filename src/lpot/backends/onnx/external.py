@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,15 +32,20 @@ OPAQUE = {
 }
 
 
-def embed(graph: onnx.GraphProto, folder: Path | None, what: str, inner: bool = True) -> None:
+def embed(
+    nodes: Iterable[onnx.NodeProto],
+    folder: Path | None,
+    what: str,
+    tensors: Iterable[TensorProto] = (),
+) -> None:
     """Bring in, after every check, what Constants and subgraphs keep in files: the runtime would
     look for it beside the process, not beside the model."""
-    held = list(graph.initializer) if inner else []
-    for node in graph.node:
+    held = list(tensors)
+    for node in nodes:
         for item in node.attribute:
             held += [item.t, *item.tensors]
             for below in (item.g, *item.graphs):
-                embed(below, folder, what)
+                embed(below.node, folder, what, below.initializer)
     for tensor in held:
         if tensor.data_location == TensorProto.EXTERNAL:
             fetch(tensor, folder, what)

@@ -67,6 +67,17 @@ class Graph:
     def is_constant(self, name: str) -> bool:
         return name in self.weights
 
+    @cached_property
+    def _names(self) -> set[str]:
+        made = {name for node in self.nodes for name in node.output}
+        return {*self.weights, *self.opaque, *self.inputs, *made}
+
+    def fresh(self, name: str) -> str:
+        """The name itself, or one like it that no tensor here has; the same answer each time."""
+        while name in self._names:
+            name += "_"
+        return name
+
     def replaced(self, nodes: Iterable[NodeProto], weights: Mapping[str, np.ndarray]) -> Graph:
         """The same model with other nodes and weights; weights nobody reads are dropped."""
         kept = tuple(nodes)

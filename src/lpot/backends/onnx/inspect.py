@@ -124,15 +124,20 @@ def _compute_reason(graph: Graph, node: NodeProto) -> str:
         return f"weight {node.input[1]!r} holds NaN or Inf"
     if weight.size == 0:
         return "its weight is empty"
-    if len(node.input) > 2 and node.input[2]:
-        if not graph.is_constant(node.input[2]):
+    bias = node.input[2] if len(node.input) > 2 else ""
+    if bias:
+        if not graph.is_constant(bias):
             return "its bias is not a constant"
-        if not np.isfinite(graph.weights[node.input[2]]).all():
-            return f"bias {node.input[2]!r} holds NaN or Inf"
+        if not np.isfinite(graph.weights[bias]).all():
+            return f"bias {bias!r} holds NaN or Inf"
     if node.op_type == "MatMul" and weight.ndim < 2:
         return "its weight is a vector"
-    if node.op_type == "Gemm" and attribute(node, "transA", 0):
-        return "transA has no INT8 kernel"
+    if node.op_type == "Gemm":
+        if attribute(node, "transA", 0):
+            return "transA has no INT8 kernel"
+        columns = weight.shape[0] if attribute(node, "transB", 0) else weight.shape[1]
+        if bias and graph.weights[bias].shape != (columns,):
+            return "its bias is not one number per column"
     if node.op_type == "Conv" and weight.ndim > 5:
         return "more than three spatial dimensions have no INT8 kernel"
     return ""

@@ -28,8 +28,10 @@ class Layer:
 def layer_of(graph: Graph, node: NodeProto) -> Layer | None:
     """The op as a layer; None for others, and where others use its weights too."""
     find = _FINDERS.get(node.op_type)
-    shape = graph.shapes.get(node.output[0]) if find is not None and node.output else None
-    layer = find(graph, node, len(shape)) if find is not None and shape is not None else None
+    if find is None:
+        return None
+    shape = graph.shapes.get(node.output[0])
+    layer = find(graph, node, None if shape is None else len(shape))
     if layer is None:
         return None
     own = [name for name in node.input if name and name != layer.active]
@@ -49,36 +51,38 @@ def _input(node: NodeProto, index: int) -> str:
     return node.input[index] if len(node.input) > index else ""
 
 
-def _conv(graph: Graph, node: NodeProto, rank: int) -> Layer | None:
+def _conv(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     return Layer(node, node.input[0], node.input[1], _input(node, 2), 1, 1)
 
 
-def _gemm(graph: Graph, node: NodeProto, rank: int) -> Layer | None:
+def _gemm(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     plain = attribute(node, "alpha", 1.0) == 1.0 and attribute(node, "beta", 1.0) == 1.0
     if attribute(node, "transA", 0) or not plain:
         return None
     return Layer(node, node.input[0], node.input[1], _input(node, 2), 1, 1)
 
 
-def _matmul(graph: Graph, node: NodeProto, rank: int) -> Layer | None:
+def _matmul(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     weight = graph.weights.get(node.input[1])
-    if weight is None or weight.ndim != 2:
+    if weight is None or weight.ndim != 2 or rank is None:
         return None
     return Layer(node, node.input[0], node.input[1], "", rank - 1, rank - 1)
 
 
-def _layer_norm(graph: Graph, node: NodeProto, rank: int) -> Layer | None:
+def _layer_norm(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     """Its scale and shift make channels; it reads none, for it normalises whatever comes."""
-    if attribute(node, "axis", -1) not in (-1, rank - 1):
+    if rank is None or attribute(node, "axis", -1) not in (-1, rank - 1):
         return None
     return Layer(node, node.input[0], node.input[1], _input(node, 2), None, rank - 1)
 
 
-def _mul(graph: Graph, node: NodeProto, rank: int) -> Layer | None:
+def _mul(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     """A product with one number for each channel."""
     constants = [name for name in node.input if graph.is_constant(name)]
     active = [name for name in node.input if not graph.is_constant(name)]
-    if len(constants) != 1 or graph.shapes.get(active[0]) != graph.shapes.get(node.output[0]):
+    if len(constants) != 1 or rank is None:
+        return None
+    if graph.shapes.get(active[0]) != graph.shapes[node.output[0]]:
         return None
     axis = vector_axis(graph.weights[constants[0]], rank)
     return None if axis is None else Layer(node, active[0], constants[0], "", axis, axis)

@@ -89,7 +89,8 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
             "onnx.version_converter.convert_version(model, 17), or export again"
         )
     _check_names(proto, what)
-    embed(proto.graph, folder, what, inner=False)
+    for body in (proto.graph, *proto.functions):
+        embed(body.node, folder, what)
     weights: dict[str, np.ndarray] = {}
     opaque: dict[str, TensorProto] = {}
     for tensor in proto.graph.initializer:

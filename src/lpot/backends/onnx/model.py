@@ -45,7 +45,7 @@ class OnnxModel(Model):
         self.precisions = precisions or {}  # what each op really became, after islands were dropped
         self.source = source
         self.probe = probe  # one batch of inputs, to verify what is saved
-        self.cache: WeightCache = {}  # quantized weights, shared by all trials
+        self.caches: dict[tuple[str, ...], WeightCache] = {}  # repairs → weights quantized so far
         self._session: ort.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 

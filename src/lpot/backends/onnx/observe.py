@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.advise import CHANNELS
+from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.run import feed, run_session, session
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
@@ -27,8 +29,10 @@ def observe(
     model: OnnxModel, tensors: Sequence[str], batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
-    watched = session(augment(model.folded, tensors)) if tensors else None
+    products = product_inputs(model.folded, tensors)
+    watched = session(augment(model.folded, tensors, products)) if tensors else None
     stats = {name: TensorStats.empty() for name in tensors}
+    channels: dict[str, np.ndarray] = {}
     probe: list[Inputs] = []
     kept = seen = 0
     wanted = sorted(size for size in sizes if size > 0)
@@ -37,18 +41,20 @@ def observe(
         feeds = feed(model.inputs, inputs)
         count = _count(feeds)
         if watched is not None:
-            _update(stats, tensors, run_session(watched, model.inputs, feeds))
+            outputs = run_session(watched, model.inputs, feeds)
+            _update(stats, tensors, outputs)
+            _update_channels(channels, products, outputs[3 * len(tensors) :])
         if kept < PROBE_SAMPLES:
             probe.append({name: array.copy() for name, array in feeds.items()})
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = _snapshot(stats, seen, probe)
+            done[wanted.pop(0)] = _snapshot(stats, channels, seen, probe)
     if seen == 0:
         raise CalibrationError(
             "the calibration loader gave no batch: it is empty, or a generator already used up"
         )
-    last = _snapshot(stats, seen, probe)
+    last = _snapshot(stats, channels, seen, probe)
     return {size: done.get(size, last) for size in sizes}
 
 
@@ -65,7 +71,33 @@ def _update(
             stats[name].update(values, float(low), float(high))
 
 
-def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) -> Observations:
+def product_inputs(graph: Graph, tensors: Sequence[str]) -> dict[str, int]:
+    """Inputs of matrix products with a constant weight, and how many channels each has."""
+    found: dict[str, int] = {}
+    for node in graph.nodes:
+        if node.op_type in PRODUCTS and node.input[0] in tensors:
+            weight = graph.weights.get(node.input[1])
+            if weight is not None and weight.ndim == 2 and not attribute(node, "transA", 0):
+                found[node.input[0]] = weight.shape[1 if attribute(node, "transB", 0) else 0]
+    return found
+
+
+def _update_channels(
+    channels: dict[str, np.ndarray], products: Mapping[str, int], outputs: list[np.ndarray]
+) -> None:
+    """The smallest and the largest value of each channel so far, in one array of two rows."""
+    for index, name in enumerate(products):
+        low, high = outputs[2 * index : 2 * index + 2]
+        known = channels.get(name, np.stack([low, high]))
+        channels[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
+
+
+def _snapshot(
+    stats: Mapping[str, TensorStats],
+    channels: Mapping[str, np.ndarray],
+    seen: int,
+    probe: list[Inputs],
+) -> Observations:
     broken = [name for name, item in stats.items() if item.nan]
     if broken:
         infinite = [name for name, item in stats.items() if item.inf]
@@ -74,11 +106,16 @@ def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) 
             f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} do){cause}: "
             "look for NaN and infinity in the calibration data, or in the model's weights"
         )
-    return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))
+    extra = {f"{CHANNELS}{name}": value for name, value in channels.items()}
+    copies = {name: item.copy() for name, item in stats.items()}
+    return Observations(seen, copies, tuple(probe), extra)
 
 
-def augment(graph: Graph, tensors: Sequence[str]) -> Graph:
-    """The graph whose outputs are, per tensor: minimum, maximum, a strided sample."""
+def augment(graph: Graph, tensors: Sequence[str], products: Mapping[str, int]) -> Graph:
+    """The graph whose outputs are, per tensor: minimum, maximum, a strided sample.
+
+    Behind them, for each input of a matrix product, the extremes of each of its channels.
+    """
     nodes: list[NodeProto] = list(graph.nodes)
     outputs: list[ValueInfoProto] = []
     constants = {
@@ -95,6 +132,14 @@ def augment(graph: Graph, tensors: Sequence[str]) -> Graph:
         outputs += [
             helper.make_tensor_value_info(f"{stem}/{part}", TensorProto.FLOAT, None)
             for part in ("min", "max", "sample")
+        ]
+    for index, (name, width) in enumerate(products.items()):
+        stem = f"lpot/channels/{index}"
+        constants[f"{stem}/rows"] = np.array([-1, width], np.int64)
+        nodes += _by_channel(stem, name, graph.opset)
+        outputs += [
+            helper.make_tensor_value_info(f"{stem}/{part}", TensorProto.FLOAT, None)
+            for part in ("low", "high")
         ]
     header = type(graph.header)()
     header.CopyFrom(graph.header)
@@ -130,3 +175,15 @@ def _reductions(stem: str, name: str) -> list[NodeProto]:
         make("ReduceMin", [f"{stem}/all"], "min", keepdims=0),
         make("ReduceMax", [f"{stem}/all"], "max", keepdims=0),
     ]
+
+
+def _by_channel(stem: str, name: str, opset: int) -> list[NodeProto]:
+    def reduce(kind: str, output: str) -> NodeProto:
+        # The axes moved from an attribute to an input.
+        inputs = [f"{stem}/all", "lpot/start"] if opset >= 18 else [f"{stem}/all"]
+        old = {} if opset >= 18 else {"axes": [0]}
+        output = f"{stem}/{output}"
+        return helper.make_node(kind, inputs, [output], name=output, keepdims=0, **old)
+
+    rows = helper.make_node("Reshape", [name, f"{stem}/rows"], [f"{stem}/all"], name=f"{stem}/all")
+    return [rows, reduce("ReduceMin", "low"), reduce("ReduceMax", "high")]

@@ -6,7 +6,7 @@ has no way to give floats. Ops that pay only between INT8 neighbours drop out wh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from onnx import NodeProto
@@ -36,7 +36,8 @@ class Plan:
         return "fp32"
 
 
-def plan(graph: Graph, recipe: Recipe) -> Plan:
+def plan(graph: Graph, recipe: Recipe, minmax: Collection[str] = ()) -> Plan:
+    """What the recipe comes to. Of the tensors in `minmax` nothing but the extremes are known."""
     configs = {key.name: config for key, config in recipe.ops.items() if not config.is_float}
     dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
     low = {name: config for name, config in configs.items() if config.mode == "static"}
@@ -44,7 +45,9 @@ def plan(graph: Graph, recipe: Recipe) -> Plan:
     clamps = _clamps(graph, low)
     _drop_lonely(graph, low, clamps)
     roots = _roots(graph, low)
-    return Plan(low, dynamic, clamps, _tensors(graph, low, clamps, roots), roots)
+    tensors = _tensors(graph, low, clamps, roots)
+    tensors |= {name: "minmax" for name in minmax if name in tensors}
+    return Plan(low, dynamic, clamps, tensors, roots)
 
 
 def _is_derived_follower(node: NodeProto) -> bool:

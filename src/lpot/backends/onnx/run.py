@@ -113,7 +113,7 @@ def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
                 f"input {spec.name!r} expects shape {_shape(spec.shape)}, got {list(array.shape)}"
                 + (": is the batch dimension missing?" if missing else "")
             )
-    return np.ascontiguousarray(array)
+    return np.asarray(array, order="C")  # ascontiguousarray makes a vector of a scalar
 
 
 def _cast(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:

@@ -97,7 +97,13 @@ def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
     session = v1.get_default_session()
     if session is not None and session.graph is graph:
         return live_session(session, spec)
-    return Frozen(graph.as_graph_def(), "graph")
+    try:
+        return Frozen(graph.as_graph_def(), "graph")
+    except ValueError as error:
+        raise UnsupportedModel(
+            f"the tf.Graph given can't be written as one GraphDef, whose limit is 2 GiB "
+            f"({first_line(error)}): give the SavedModel or checkpoint it comes from"
+        ) from error
 
 
 def live_session(session: v1.Session, spec: ModelSpec) -> Frozen:

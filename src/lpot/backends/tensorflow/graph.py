@@ -16,13 +16,13 @@ ITERATOR = "MakeIterator"  # starts an in-graph iterator over data the graph rea
 HEAVY = 4096  # bytes of a constant above which it is no shape or index
 ENTER = ("Enter", "RefEnter")
 EXIT = ("Exit", "RefExit")
+SWITCH = ("Switch", "RefSwitch")
+MERGE = ("Merge", "RefMerge")
 CONTROL_FLOW = (
     *ENTER,
     *EXIT,
-    "Switch",
-    "RefSwitch",
-    "Merge",
-    "RefMerge",
+    *SWITCH,
+    *MERGE,
     "NextIteration",
     "LoopCond",
 )
@@ -99,16 +99,23 @@ class Net:
     @cached_property
     def in_loop(self) -> frozenset[str]:
         """Nodes inside v1 while loops: new nodes can't be added there without a frame."""
+        return self._between([n for n, node in self.nodes.items() if node.op in ENTER], EXIT)
+
+    @cached_property
+    def in_branch(self) -> frozenset[str]:
+        """Nodes inside v1 conditionals: they may not run, and then give nothing to observe."""
+        forks = [n for n, node in self.nodes.items() if node.op in SWITCH]
+        return self._between([name for name in forks if name not in self.in_loop], MERGE)
+
+    def _between(self, front: list[str], ends: Collection[str]) -> frozenset[str]:
         seen: set[str] = set()
-        front = [node.name for node in self.nodes.values() if node.op in ENTER]
-        heirs = self.heirs
         while front:
             name = front.pop()
             if name in seen:
                 continue
             seen.add(name)
-            if self.nodes[name].op not in EXIT:
-                front.extend(heirs.get(name, ()))
+            if self.nodes[name].op not in ends:
+                front.extend(self.heirs.get(name, ()))
         return frozenset(seen)
 
     @cached_property

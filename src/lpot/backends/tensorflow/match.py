@@ -97,8 +97,8 @@ def match_units(net: Net) -> tuple[dict[str, Unit], dict[OpKey, str]]:
 
 def why_not(net: Net, node: NodeDef) -> str:
     """The reason a compute op must stay in FP32; empty when it need not."""
-    if node.name in net.in_loop:
-        return "inside a while loop of TensorFlow 1, where no node can be added"
+    if place := _control_flow(net, node):
+        return place
     if not is_float32(node):
         return "not a float32 op"
     if not is_nhwc(node):
@@ -116,15 +116,24 @@ def why_not(net: Net, node: NodeDef) -> str:
         return "its input is a constant"
     if node.op == "MatMul" and "transpose_a" in node.attr and node.attr["transpose_a"].b:
         return "transpose_a has no INT8 kernel"
-    if node.op == "DepthwiseConv2dNative" and _dilated(node):
-        return "a dilated depthwise convolution has no INT8 kernel"
+    if node.op == "Conv2D" and _is_grouped(net, node, weight):
+        return "a grouped convolution has no INT8 kernel"
     if _strange_strides(node):
         return "strides over batch or channels have no INT8 kernel"
     return ""
 
 
-def _dilated(node: NodeDef) -> bool:
-    return "dilations" in node.attr and any(size != 1 for size in node.attr["dilations"].list.i)
+def _control_flow(net: Net, node: NodeDef) -> str:
+    if node.name in net.in_loop:
+        return "inside a while loop of TensorFlow 1, where no node can be added"
+    if node.name in net.in_branch:
+        return "inside a conditional of TensorFlow 1, which calibration may not run"
+    return ""
+
+
+def _is_grouped(net: Net, node: NodeDef, weight: np.ndarray) -> bool:
+    shape = net.shape(data_inputs(node)[0])
+    return shape is not None and shape[-1] not in (None, weight.shape[2])
 
 
 def _strange_strides(node: NodeDef) -> bool:
@@ -246,8 +255,8 @@ def match_followers(net: Net) -> tuple[dict[str, Follower], dict[OpKey, str]]:
 
 
 def _why_not_follow(net: Net, node: NodeDef) -> str:
-    if node.name in net.in_loop:
-        return "inside a while loop of TensorFlow 1, where no node can be added"
+    if place := _control_flow(net, node):
+        return place
     if not is_nhwc(node):
         return "data format NCHW has no INT8 kernel; export the model as NHWC"
     if node.op == "ConcatV2":

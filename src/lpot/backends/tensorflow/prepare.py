@@ -28,6 +28,7 @@ from lpot.backends.tensorflow.passes.push_batchnorm import push_batchnorm
 from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
+from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.core.recipe import OpKey
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,7 @@ PASSES = (
     cancel_reshapes,
     sink_reshapes,
     cancel_reshapes,
+    sink_squeezes,
     hoist_bias,
     fold_affine,
     push_batchnorm,

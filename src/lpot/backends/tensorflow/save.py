@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lpot.backends.tensorflow.load import load
+from lpot.backends.tensorflow.load import KERAS_FILES, load
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.run import run
@@ -22,6 +23,8 @@ from lpot.core.errors import WorkspaceError
 if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
 
+logger = logging.getLogger(__name__)
+
 FOLDER_FORMS = ("saved_model", "keras")
 
 
@@ -30,6 +33,14 @@ def save(model: TensorflowModel, path: Path) -> Path:
 
     A path that ends in .pb is always a frozen graph.
     """
+    if path.suffix.lower() in KERAS_FILES:
+        logger.warning(
+            "%s: a Keras file can't hold INT8 ops; a SavedModel is written to %s, which Keras "
+            "loads as keras.layers.TFSMLayer",
+            path,
+            path.with_suffix(""),
+        )
+        path = path.with_suffix("")
     folder = path.suffix != ".pb" and model.form in FOLDER_FORMS
     if not folder:
         if path.is_dir():

@@ -14,6 +14,8 @@ from lpot.backends.torch import abilities
 from lpot.backends.torch import save as saving
 from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import read_checkpoint
+from lpot.backends.torch.curvature import curvature
+from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.load import load_module
 from lpot.backends.torch.model import TorchModel
@@ -88,13 +90,14 @@ class TorchBackend:
 
     def restore(self, path: Path, module: nn.Module | None = None) -> TorchModel:
         """What `save` wrote; `module` is the architecture, which transformers models don't need."""
-        return saving.restore(self, Path(path), module)
+        return saving.restore(self, Path(path), _plain(module))
 
     def load_checkpoint(self, folder: Path, module: nn.Module) -> TorchModel:
         """A checkpoint folder: ours, or best_configure.yaml and best_model_weights.pt alone."""
+        folder, architecture = Path(folder), _plain(module)
         if (folder / saving.FACTS).is_file():
-            return saving.restore(self, folder, module)
-        return read_checkpoint(self, folder, module)
+            return saving.restore(self, folder, architecture)
+        return read_checkpoint(self, folder, architecture)
 
     def prepare_training(
         self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
@@ -112,8 +115,25 @@ class TorchBackend:
     ) -> dict[OpKey, float]:
         return rank(_workshop(model), recipe, observations)
 
+    def gains(
+        self, model: TorchModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        """Seconds that each op saves in low precision, at the calibration data's shapes."""
+        return gains(_workshop(model), recipe, observations)
+
+    def curvature(
+        self, model: TorchModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        """Expected squared output error of each op's rounding, from gradients of the outputs."""
+        return curvature(_workshop(model), recipe, observations)
+
     def versions(self) -> dict[str, str]:
         return abilities.versions()
+
+
+def _plain(module: Any) -> Any:
+    """The nn.Module of a handle, or the module itself."""
+    return module.native if isinstance(module, TorchModel) else module
 
 
 def _workshop(model: TorchModel) -> Workshop:

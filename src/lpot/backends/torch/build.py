@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,8 @@ from lpot.backends.torch.ranges import Noted, Ranges
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import CalibrationError, UnsupportedOp, did_you_mean
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
+
+logger = logging.getLogger(__name__)
 
 NEVER_RAN = "it never ran during calibration: it stays FP32"
 
@@ -76,7 +79,7 @@ class _Builder:
             norm = self._norm(site, config)
             if norm is not None:
                 folded.append(norm)
-                substitutes[id(self.workshop.names[norm])] = nn.Identity().eval()
+                substitutes[id(self.workshop.names[norm])] = self.workshop.gap(norm)
         root = self.workshop.fresh(substitutes)
         release_fastpath(root, self.workshop.encoders, changed)
         return Trial(root, self.skipped, self._programs(root, changed), tuple(folded))
@@ -150,6 +153,8 @@ class _Builder:
             family = "transposed"
         here = candidates(family)
         asked = self.ranges.kernel(site.name) if self.ranges is not None else None
+        if asked is not None and asked not in here:
+            logger.warning("op %r wants %s, which is not here: %s", site.name, asked, here[0])
         return asked if asked in here else here[0]
 
     def _make(
@@ -168,10 +173,12 @@ class _Builder:
                 case "attention":
                     inner, outer = parts["in_proj_weight"], parts["out_proj_weight"]
                     return LowAttention(module, inner, outer, settings.kernel, settings.reduced)
-                case "conv":
-                    return LowConv(module, parts["weight"], settings)
-                case _:
-                    return LowLinear(module, parts["weight"], settings)
+                case family:
+                    kind = LowConv if family == "conv" else LowLinear
+                    made: LowConv | LowLinear = kind(module, parts["weight"], settings)
+                    if site.name not in self.chains:
+                        made.ready()
+                    return made
         except RuntimeError as error:
             raise UnsupportedOp(
                 site.name, f"{settings.kernel} can't pack its weights: {error}"

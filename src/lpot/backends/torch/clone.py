@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import types
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import nn
 _SMALL_BUFFER = 1 << 16
 _SCAN_DEPTH = 6
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.FunctionType, torch.Tensor)
+_OWN = (dict, list, set, OrderedDict)
 _CONTAINERS = ("_modules", "_parameters", "_buffers")
 
 
@@ -60,8 +62,8 @@ class Cloner:
             for name, child in fields["_modules"].items()
         }
         for name, value in fields.items():
-            # Hook tables are per module: a hook set on the copy must not reach the original.
-            if name.endswith("_hooks") and isinstance(value, dict):
+            # Hooks, caches, counters: what the copy puts there must not reach the original.
+            if type(value) in _OWN and name not in _CONTAINERS:
                 fields[name] = value.copy()
         twin.__dict__ = fields
         return twin

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lpot.backends.torch.abilities import activation_bits, choices
+from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Approach, Target
 from lpot.core.recipe import OpKey
@@ -37,8 +38,16 @@ def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
             notes.append(
                 f"{lively} op(s) have no static kernel and are offered without calibration"
             )
-    captured = [part.name or "the whole model" for part in workshop.captures]
+    captured = [
+        part.name or "the whole model" for part in workshop.captures if _joins(workshop, part)
+    ]
     if captured and approach != "dynamic":
         shown = ", ".join(captured[:3]) + (" …" if len(captured) > 3 else "")
-        notes.append(f"int8 is kept between ops in {len(captured)} part(s): {shown}")
+        notes.append(f"int8 can be kept between ops in {len(captured)} part(s): {shown}")
     return notes
+
+
+def _joins(workshop: Workshop, part: Capture) -> bool:
+    """Are there two ops in it that could hand int8 to each other?"""
+    names = set(part.targets.values())
+    return sum(site.spec.static for name, site in workshop.sites.items() if name in names) > 1

@@ -106,7 +106,7 @@ class Lowering:
         """conv + sum as one call, where the kernel has it and may overwrite the other summand."""
         for side, other in (node.args, node.args[::-1]):
             chain = next((c for c in self.plan.chains.values() if c.last is side), None)
-            if chain is None or chain.relu or len(chain.last.users) != 1:
+            if chain is None or len(chain.last.users) != 1:
                 continue
             module: Any = self.modules[str(self.captured.site_of(chain.first))]
             if not _can_sum(module) or not self._is_free(other, node):
@@ -146,6 +146,7 @@ class Lowering:
 def _can_sum(module: Any) -> bool:
     return (
         isinstance(module, LowConv)
+        and not module.settings.relu  # it would come after the sum, not before
         and module.settings.kernel in ("onednn", "onednn_float")
         and module.geometry.dims == 2
         and not module.geometry.transposed

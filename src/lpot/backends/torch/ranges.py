@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -64,8 +64,12 @@ class Observed:
             for name, value in extra.items()
             if name.startswith(FACTOR)
         }
-        pairs = (str(text).rpartition("=") for text in extra.get("kernels", ()))
-        self._kernels = {op: kernel for op, _, kernel in pairs}
+        self._kernels = dict(_pairs(extra.get("kernels", ())))
+        # What an op's input looked like in the first calibration batch.
+        self.shapes = {
+            op: tuple(int(size) for size in text.split("x") if size)
+            for op, text in _pairs(extra.get("shapes", ()))
+        }
 
     def has_run(self, op: str) -> bool:
         return inlet_name(op) in self._stats
@@ -90,6 +94,12 @@ class Observed:
 
     def kernel(self, op: str) -> str | None:
         return self._kernels.get(op)
+
+
+def _pairs(words: Iterable[Any]) -> Iterator[tuple[str, str]]:
+    for word in words:
+        name, _, value = str(word).rpartition("=")
+        yield name, value
 
 
 class _Inside:

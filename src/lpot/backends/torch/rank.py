@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 
-import numpy as np
-
 from lpot.backends.torch.build import build
 from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.run import run
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
+from lpot.core.distance import distance
+from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 
 SECONDS = 20.0  # what a ranking may cost: large models are compared on fewer samples
@@ -26,7 +26,7 @@ def rank(workshop: Workshop, recipe: Recipe, observations: Observations) -> dict
     inputs = _affordable(workshop, observations.probe[0], len(recipe.low_ops))
     truth = run(workshop.fresh(), inputs)
     harm: dict[OpKey, float] = {}
-    for key in recipe.low_ops:
+    for key in tracked(recipe.low_ops):
         alone = Recipe({key: recipe.ops[key]}, recipe.samples)
         trial = build(workshop, alone, ranges)
         harm[key] = 0.0 if key in trial.skipped else distance(truth, run(trial.module, inputs))
@@ -49,16 +49,3 @@ def _affordable(workshop: Workshop, inputs: Inputs, runs: int) -> Inputs:
         for value in values
     ]
     return tuple(cut) if isinstance(inputs, tuple) else dict(zip(inputs, cut, strict=True))
-
-
-def distance(truth: list[np.ndarray], outputs: list[np.ndarray]) -> float:
-    total = 0.0
-    for reference, output in zip(truth, outputs, strict=True):
-        if reference.dtype.kind != "f" or reference.shape != output.shape:
-            total += float(not np.array_equal(reference, output))
-            continue
-        exact = reference.astype(np.float64)
-        power = float(np.mean(exact**2)) or 1.0
-        error = float(np.mean((output.astype(np.float64) - exact) ** 2))
-        total += error / power if np.isfinite(error) else float("inf")
-    return total

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
+from lpot.backends.torch.abilities import activation_bits
 from lpot.backends.torch.checkpoint import write_checkpoint
 from lpot.backends.torch.describe import Described, describe, rebuild
 from lpot.backends.torch.load import empty_module
@@ -25,6 +27,8 @@ from lpot.core.errors import BackendUnavailable, UnsupportedModel, WorkspaceErro
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
+
+logger = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
 FACTS = "lpot.json"
@@ -105,7 +109,21 @@ def restore(backend: TorchBackend, path: Path, module: nn.Module | None = None) 
     card = read_card(path)
     compare_card(card, path, backend.versions())
     model.met = card.get("met")
+    _warn_about_range(model, path)
     return model
+
+
+def _warn_about_range(model: TorchModel, path: Path) -> None:
+    """A model tuned with all 8 bits on one CPU is wrong on another whose sums overflow."""
+    configs = model.recipe.ops.values() if model.recipe is not None else ()
+    full = sum(config.activation.bits == 8 for config in configs)
+    if full and activation_bits() == 7:
+        logger.warning(
+            "%s: %d op(s) use 8-bit activations, which overflow on this CPU: tune it again here, "
+            "or with `quantization.target: avx2`",
+            path,
+            full,
+        )
 
 
 def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:

@@ -42,6 +42,7 @@ class Workshop:
         self.sites, self.others = find(pristine)
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
         self._given = given
+        self._gaps: dict[str, nn.Module] = {}
         self._equalized: dict[tuple[object, ...], Workshop] = {}
         self._cloner = Cloner(pristine)
         self._weights: dict[tuple[str, TensorConfig, str | None], dict[str, Weights]] = {}
@@ -115,6 +116,12 @@ class Workshop:
         """A new copy of the FP32 model, some of its modules replaced."""
         self._guard()
         return self._cloner(substitutes)
+
+    def gap(self, norm: str) -> nn.Module:
+        """What stands where a batch norm was; one object per place serves all trials."""
+        if norm not in self._gaps:
+            self._gaps[norm] = nn.Identity().eval()
+        return self._gaps[norm]
 
     def weights(self, site: Site, config: TensorConfig, norm: str | None) -> dict[str, Weights]:
         """The op's int8 weights by name, quantized on first use."""

@@ -70,6 +70,8 @@ class DummyV2(IterableDataset):
         filter: accepted and not applied.
     """
 
+    endless = True
+
     def __init__(
         self,
         input_shape: Any,

@@ -23,7 +23,7 @@ def fold_batchnorm(graph: Graph) -> Graph:
         twin = NodeProto()
         twin.CopyFrom(conv)
         del twin.input[1:]
-        twin.input.extend([f"{conv.name}/folded_weight", f"{conv.name}/folded_bias"])
+        twin.input.extend(graph.fresh(f"{conv.name}/folded_{part}") for part in ("weight", "bias"))
         twin.output[0] = norm.output[0]
         weights[twin.input[1]], weights[twin.input[2]] = weight, bias
         replaced[conv.name] = twin

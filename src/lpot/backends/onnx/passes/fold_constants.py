@@ -49,4 +49,4 @@ def _compute(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> n
     result = ReferenceEvaluator(model).run(
         None, {name: np.asarray(weights[name]) for name in names}
     )
-    return np.ascontiguousarray(result[0])
+    return np.asarray(result[0], order="C")  # ascontiguousarray makes a vector of a scalar

@@ -24,6 +24,8 @@ def fuse_matmul_bias(graph: Graph) -> Graph:
         shape = graph.shapes.get(node.input[0]) if add is not None else None
         if add is None or shape is None or sum(not isinstance(dim, int) for dim in shape[:-1]) > 1:
             continue
+        if graph.weights[_other(add, node.output[0])].ndim > len(shape):
+            continue  # the sum has more dimensions than the product
         fused[add.name] = add
         replaced[node.name] = list(_gemm(graph, node, add, shape, weights, flat))
     if not fused:
@@ -62,23 +64,28 @@ def _gemm(
     source, output = node.input[0], add.output[0]
     bias = _other(add, node.output[0])
     if weights[bias].ndim > 1:
-        weights[f"{bias}/vector"] = weights[bias].reshape(-1)
-        bias = f"{bias}/vector"
+        vector = graph.fresh(f"{bias}/vector")
+        weights[vector] = weights[bias].reshape(-1)
+        bias = vector
     if len(shape) == 2:
         yield helper.make_node("Gemm", [source, node.input[1], bias], [output], name=node.name)
         return
+    rows, columns = graph.weights[node.input[1]].shape
     if source not in flat:
-        flat[source] = f"{source}/flat"
-        weights[f"{source}/flat_shape"] = np.array([-1, graph.weights[node.input[1]].shape[0]])
-        inputs = [source, f"{source}/flat_shape"]
-        yield helper.make_node(
-            "Reshape", inputs, [flat[source]], name=f"{source}/flatten", doc_string=DERIVED
-        )
-    rows = [flat[source], node.input[1], bias]
-    yield helper.make_node("Gemm", rows, [f"{output}/flat"], name=node.name)
+        flat[source] = graph.fresh(f"{source}/flat")
+        yield _reshape(graph, source, [-1, rows], flat[source], weights)
+    # Who reads the sum and is fused, too, takes it flat, as it comes.
+    flat[output] = graph.fresh(f"{output}/flat")
+    inputs = [flat[source], node.input[1], bias]
+    yield helper.make_node("Gemm", inputs, [flat[output]], name=node.name)
     lead = [dim if isinstance(dim, int) else -1 for dim in shape[:-1]]
-    weights[f"{output}/shape"] = np.array([*lead, graph.weights[node.input[1]].shape[1]])
-    inputs = [f"{output}/flat", f"{output}/shape"]
-    yield helper.make_node(
-        "Reshape", inputs, [output], name=f"{output}/unflatten", doc_string=DERIVED
-    )
+    yield _reshape(graph, flat[output], [*lead, columns], output, weights)
+
+
+def _reshape(
+    graph: Graph, source: str, shape: list[int], output: str, weights: dict[str, np.ndarray]
+) -> NodeProto:
+    name = graph.fresh(f"{output}/shape")
+    weights[name] = np.array(shape)
+    title = graph.fresh(f"{output}/reshape")
+    return helper.make_node("Reshape", [source, name], [output], name=title, doc_string=DERIVED)

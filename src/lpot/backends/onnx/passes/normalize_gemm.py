@@ -26,8 +26,9 @@ def _normalized(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -
     weight = graph.weights[node.input[1]]
     columns = weight.shape[0] if attribute(node, "transB", 0) else weight.shape[1]
     bias = graph.weights[node.input[2]] if has_bias else None
-    if bias is not None and bias.size not in (1, columns):
-        return node  # one bias per row: no INT8 kernel takes it
+    per_row = bias is not None and bias.ndim == 2 and bias.shape[0] != 1
+    if bias is not None and (per_row or bias.size not in (1, columns)):
+        return node  # one bias per row, or per element: no INT8 kernel takes it
     vector = bias is None or bias.shape == (columns,)
     if alpha == 1 and beta == 1 and vector:
         return node
@@ -37,9 +38,9 @@ def _normalized(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -
     del twin.attribute[:]
     twin.attribute.extend(kept)
     if alpha != 1:
-        twin.input[1] = f"{node.name}/scaled_weight"
+        twin.input[1] = graph.fresh(f"{node.name}/scaled_weight")
         weights[twin.input[1]] = weight * alpha
     if bias is not None:
-        twin.input[2] = f"{node.name}/scaled_bias"
+        twin.input[2] = graph.fresh(f"{node.name}/scaled_bias")
         weights[twin.input[2]] = np.broadcast_to(bias.reshape(-1) * beta, (columns,)).copy()
     return twin

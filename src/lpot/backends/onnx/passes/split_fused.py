@@ -20,7 +20,7 @@ def split_fused(graph: Graph) -> Graph:
     nodes: list[NodeProto] = []
     for node in graph.nodes:
         if node.domain == "com.microsoft" and node.op_type in FUSED and _known(node):
-            nodes += _split(node, weights)
+            nodes += _split(graph, node, weights)
         else:
             nodes.append(node)
     return graph if len(nodes) == len(graph.nodes) else graph.replaced(nodes, weights)
@@ -35,19 +35,19 @@ def _activation(node: NodeProto) -> str:
     return word.decode() if isinstance(word, bytes) else ""
 
 
-def _split(node: NodeProto, weights: dict[str, np.ndarray]) -> Iterator[NodeProto]:
+def _split(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -> Iterator[NodeProto]:
     bare = NodeProto()
     bare.CopyFrom(node)
     bare.op_type, bare.domain = FUSED[node.op_type], ""
     kept = [item for item in node.attribute if item.name not in OF_ACTIVATION]
     del bare.attribute[:]
     bare.attribute.extend(kept)
-    inner = f"{node.output[0]}/before"
+    inner = graph.fresh(f"{node.output[0]}/before")
     bare.output[0] = inner
     del bare.input[3:]
     yield bare
     if len(node.input) > 3 and node.input[3]:  # a residual, added before the activation
-        total = f"{inner}/sum"
+        total = graph.fresh(f"{inner}/sum")
         yield _derived("Add", [inner, node.input[3]], total, f"{node.name}/Add")
         inner = total
     kind, inputs, extra = _activation(node), [inner], {}
@@ -56,8 +56,8 @@ def _split(node: NodeProto, weights: dict[str, np.ndarray]) -> Iterator[NodeProt
         extra = {"alpha": parameters[0] if parameters else 0.01}
     elif kind == "Clip":
         for word, value in zip(("least", "most"), parameters, strict=True):
-            weights[f"{inner}/{word}"] = np.array(value, np.float32)
-            inputs.append(f"{inner}/{word}")
+            inputs.append(graph.fresh(f"{inner}/{word}"))
+            weights[inputs[-1]] = np.array(value, np.float32)
     yield _derived(kind, inputs, node.output[0], f"{node.name}/{kind}", **extra)
 
 

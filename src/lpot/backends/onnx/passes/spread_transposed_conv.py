@@ -64,13 +64,13 @@ def _spread(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -> It
     # (in, out, tap, phase, tap, phase) → (out, phase, phase, in, tap, tap), taps turned around
     phases = grown.reshape(inputs, outputs, taps[0], stride, taps[1], stride)
     kernel = phases[:, :, ::-1, :, ::-1, :].transpose(1, 3, 5, 0, 2, 4)
-    weights[f"{name}/spread_weight"] = np.ascontiguousarray(kernel.reshape(-1, inputs, *taps))
-    names = [node.input[0], f"{name}/spread_weight"]
+    names = [node.input[0], graph.fresh(f"{name}/spread_weight")]
+    weights[names[1]] = np.ascontiguousarray(kernel.reshape(-1, inputs, *taps))
     if len(node.input) > 2 and node.input[2]:
-        weights[f"{name}/spread_bias"] = np.repeat(graph.weights[node.input[2]], stride * stride)
-        names.append(f"{name}/spread_bias")
+        names.append(graph.fresh(f"{name}/spread_bias"))
+        weights[names[2]] = np.repeat(graph.weights[node.input[2]], stride * stride)
     pads = [taps[0] - 1, taps[1] - 1] * 2
-    wide, whole = f"{output}/phases", f"{output}/whole"
+    wide, whole = graph.fresh(f"{output}/phases"), graph.fresh(f"{output}/whole")
     crops = _crops(graph, node, stride)
     cropped = any(begin or end for begin, end in crops)
     yield helper.make_node("Conv", names, [wide], name=name, kernel_shape=list(taps), pads=pads)
@@ -78,10 +78,10 @@ def _spread(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -> It
         "DepthToSpace", [wide], whole if cropped else output, blocksize=stride, mode="CRD"
     )
     if cropped:
-        weights[f"{output}/begins"] = np.array([begin for begin, _ in crops])
-        weights[f"{output}/ends"] = np.array([-end if end else END for _, end in crops])
-        weights[f"{output}/axes"] = np.array([2, 3])
-        ends = [f"{output}/{part}" for part in ("begins", "ends", "axes")]
+        ends = [graph.fresh(f"{output}/{part}") for part in ("begins", "ends", "axes")]
+        weights[ends[0]] = np.array([begin for begin, _ in crops])
+        weights[ends[1]] = np.array([-end if end else END for _, end in crops])
+        weights[ends[2]] = np.array([2, 3])
         yield _derived("Slice", [whole, *ends], output)
 
 

@@ -32,13 +32,13 @@ def _reductions(net: Net, tensor: str, stem: str) -> list[NodeDef]:
     shape = net.shape(tensor)
     wide = (shape[-1] if shape else 1) or 1
     real, whole = {"T": tf.float32}, {"T": tf.int32}
-    most = max(SAMPLED // wide, 1)
+    cut = {"Index": tf.int32, "begin_mask": 3, "end_mask": 3}
     constants = {
-        "flat": np.array([-1, wide]),
-        "most": np.array([most, HUGE]),
-        "one": np.array([1, 1]),
-        "zero": np.array([0, 0]),
-        "axes": np.array([0, 1]),
+        "flat": [-1, wide],
+        "most": [max(SAMPLED // wide, 1), HUGE],
+        "one": [1, 1],
+        "zero": [0, 0],
+        "axes": [0, 1],
     }
 
     def made(op: str, part: str, *inputs: str, **attrs: object) -> NodeDef:
@@ -46,28 +46,14 @@ def _reductions(net: Net, tensor: str, stem: str) -> list[NodeDef]:
         return make_node(op, f"{stem}/{part}", names, **attrs)
 
     return [
-        *(
-            make_const(f"{stem}/{part}", value.astype(np.int32))
-            for part, value in constants.items()
-        ),
+        *(make_const(f"{stem}/{part}", np.array(v, np.int32)) for part, v in constants.items()),
         made("Shape", "shape", tensor, **real, out_type=tf.int32),
         made("Reshape", "rows", tensor, "flat", **real, Tshape=tf.int32),
         made("Shape", "size", "rows", **real, out_type=tf.int32),
         made("FloorDiv", "share", "size", "most", **whole),
         # An odd stride does not keep step with the even widths of images.
         made("BitwiseOr", "stride", "share", "one", **whole),
-        made(
-            "StridedSlice",
-            "sample",
-            "rows",
-            "zero",
-            "zero",
-            "stride",
-            **real,
-            Index=tf.int32,
-            begin_mask=3,
-            end_mask=3,
-        ),
+        made("StridedSlice", "sample", "rows", "zero", "zero", "stride", **real, **cut),
         made("Min", "min", "rows", "axes", **real, Tidx=tf.int32),
         made("Max", "max", "rows", "axes", **real, Tidx=tf.int32),
     ]

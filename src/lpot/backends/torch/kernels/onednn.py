@@ -70,10 +70,12 @@ class OnednnKernel:
             return self._engine.conv(weights, geometry, inlet, outlet, relu, emit)
         scale, zeros = _scales(weights, weights.values.shape[0])
         shape = [list(geometry.stride), list(geometry.padding), list(geometry.dilation)]
-        key = (self.name, geometry, inlet)
+        # The layout asks only whether there is a zero point, not for its value or for the scale.
+        offset = min(inlet.zero_point, 1)
+        key = (self.name, geometry, offset)
         if key not in weights.packs:
             weights.packs[key] = torch.ops.onednn.qconv_prepack(
-                weights.values, scale, inlet.scale, inlet.zero_point, *shape, geometry.groups
+                weights.values, scale, 1.0, offset, *shape, geometry.groups
             )
         packed, bias, groups = weights.packs[key], weights.bias, geometry.groups
         fused = relu and geometry.dims < 3  # oneDNN has no relu behind a volume's convolution

@@ -50,7 +50,7 @@ class LowLinear(LowModule):
         super().__init__(original, {"weight": weights})
         self.settings = settings
         self._transposed = is_hf_conv1d(original)
-        self._run = self.runner()
+        self._run: Run | None = None
 
     def runner(self, outlet: Affine | None = None) -> Run:
         """The function that computes it; with an outlet given the output stays quint8."""
@@ -63,8 +63,14 @@ class LowLinear(LowModule):
             weights, settings.inlet, outlet or settings.outlet, settings.relu, emit
         )
 
+    def ready(self) -> Run:
+        """Packed for calls from float neighbours; inside a captured part nobody may need that."""
+        if self._run is None:
+            self._run = self.runner()
+        return self._run
+
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return self._run(as_inlet(input))
+        return (self._run or self.ready())(as_inlet(input))
 
     @property
     def weight(self) -> torch.Tensor:
@@ -83,7 +89,13 @@ class LowConv(LowModule):
         self.settings = settings
         self.geometry, self._pad = _geometry(original)
         self._mode = original.padding_mode if original.padding_mode != "zeros" else "constant"
-        self._run = self.runner()
+        self._run: Run | None = None
+
+    def ready(self) -> Run:
+        """Packed for calls from float neighbours; inside a captured part nobody may need that."""
+        if self._run is None:
+            self._run = self.runner()
+        return self._run
 
     def runner(self, outlet: Affine | None = None) -> Run:
         """The function that computes it; with an outlet given the output stays quint8."""
@@ -117,7 +129,7 @@ class LowConv(LowModule):
         single = x.dim() == self.geometry.dims + 1
         if single:
             x = x.unsqueeze(0)
-        run = self._run if output_size is None else self._sized(x, output_size)
+        run = self.ready() if output_size is None else self._sized(x, output_size)
         y = run(x)
         return y.squeeze(0) if single else y
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -16,6 +17,7 @@ from lpot.backends.torch.passes.find_chains import Chain, is_relu, swallowed
 
 _ADD_FUNCTIONS = (operator.add, operator.iadd, torch.add)
 _ADD_METHODS = ("add", "add_")
+_IN_PLACE = ("iadd", "isub", "imul", "itruediv")
 _CAT_FUNCTIONS = (torch.cat, torch.concat)
 # These take quint8 and give quint8 of the same scale: values only move or are averaged.
 _MOVING_FUNCTIONS = (
@@ -29,7 +31,10 @@ _MOVING_FUNCTIONS = (
     functional.relu6,
     operator.getitem,
 )
-_MOVING_METHODS = ("flatten", "view", "reshape", "contiguous", "permute", "transpose", "relu")
+_MOVING_METHODS = (
+    *("flatten", "view", "reshape", "contiguous", "permute", "transpose", "relu"),
+    *("unsqueeze", "squeeze"),
+)
 _MOVING_MODULES = (
     nn.MaxPool2d,
     nn.AdaptiveAvgPool2d,
@@ -40,6 +45,9 @@ _MOVING_MODULES = (
     nn.Dropout,
     nn.Dropout2d,
     nn.Identity,
+    nn.ZeroPad2d,
+    nn.PixelShuffle,
+    nn.ChannelShuffle,
 )
 
 
@@ -67,8 +75,15 @@ def is_moving(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]
     if node.op == "call_module":
         return type(modules[captured.targets[str(node.target)]]) in _MOVING_MODULES
     if node.op == "call_function":
-        return node.target in _MOVING_FUNCTIONS
+        return node.target in _MOVING_FUNCTIONS or _is_zero_pad(node)
     return node.op == "call_method" and node.target in _MOVING_METHODS
+
+
+def _is_zero_pad(node: fx.Node) -> bool:
+    if node.target is not functional.pad:
+        return False
+    given = {**dict(zip(("mode", "value"), node.args[2:], strict=False)), **node.kwargs}
+    return given.get("mode", "constant") == "constant" and given.get("value") in (None, 0, 0.0)
 
 
 def is_pool(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
@@ -142,11 +157,35 @@ def _able(
 ) -> set[fx.Node]:
     """Nodes whose value could be uint8, if somebody wants it so."""
     able: set[fx.Node] = set()
+    order = {node: number for number, node in enumerate(captured.graph.nodes)}
     for node in captured.graph.nodes:
+        if _is_overwritten(captured, node, modules, order):
+            continue
         keeps = is_add(node) or is_cat(node) or is_moving(captured, node, modules)
         if node in inner or (keeps and able.issuperset(node.all_input_nodes)):
             able.add(node)
     return able
+
+
+def _is_overwritten(
+    captured: Capture,
+    node: fx.Node,
+    modules: Mapping[str, nn.Module],
+    order: Mapping[fx.Node, int],
+) -> bool:
+    """Is the value changed in place while somebody still reads it? Copies would not show that."""
+    users = sorted(node.users, key=lambda user: order[user])
+    return any(_acts_in_place(captured, user, modules) for user in users[:-1])
+
+
+def _acts_in_place(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    target: Any = node.target
+    if node.op == "call_module":
+        return bool(getattr(modules[captured.targets[target]], "inplace", False))
+    if node.op == "call_method":
+        return str(target).endswith("_") and not str(target).endswith("__")
+    name = getattr(target, "__name__", "")
+    return bool(node.kwargs.get("inplace")) or name.endswith("_") or name in _IN_PLACE
 
 
 def _readers(

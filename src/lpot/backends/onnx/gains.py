@@ -1,0 +1,162 @@
+"""What each op saves in INT8 on this machine: its kernels timed alone, once for each shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from lpot.backends.onnx.abilities import COMPUTE
+from lpot.backends.onnx.build import weight_axis
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.plan import FLOAT_OUTPUT
+from lpot.backends.onnx.run import run_session, session
+from lpot.core.backend import Observations
+from lpot.core.measure import latency
+from lpot.core.progress import tracked
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.timetable import Timetable
+
+SECONDS = 0.05  # for one op in one precision
+
+
+def gains(
+    model: OnnxModel, recipe: Recipe, observations: Observations, versions: Mapping[str, str]
+) -> dict[OpKey, float]:
+    """Seconds a batch that each static compute op saves between INT8 neighbours."""
+    if not observations.probe:
+        return {}
+    nodes = {node.name: node for node in model.folded.nodes}
+    keys = [
+        key
+        for key in recipe.low_ops
+        if key.kind in COMPUTE and key.name in nodes and recipe.ops[key].mode == "static"
+    ]
+    graph = model.folded
+    shapes = _shapes(model, observations, [nodes[key.name].input[0] for key in keys])
+    table = Timetable.of_this_machine(versions)
+    found = {}
+    for key in tracked(keys):
+        lone = _Lone(graph, nodes[key.name], shapes[nodes[key.name].input[0]])
+        slow = table.seconds(f"fp32 {lone.name}", lambda lone=lone: _time(lone, lone.in_float()))
+        fast = table.seconds(f"int8 {lone.name}", lambda lone=lone: _time(lone, lone.in_int8()))
+        found[key] = slow - fast
+    table.save()
+    return found
+
+
+def _shapes(
+    model: OnnxModel, observations: Observations, names: list[str]
+) -> dict[str, tuple[int, ...]]:
+    """The sizes that tensors have on the first batch of the probe."""
+    wanted = list(dict.fromkeys(names))
+    graph = model.folded
+    header = type(graph.header)()
+    header.CopyFrom(graph.header)
+    del header.graph.output[:]
+    nodes = list(graph.nodes)
+    for index, name in enumerate(wanted):
+        output = f"lpot/shape/{index}"
+        nodes.append(helper.make_node("Shape", [name], [output], name=output))
+        header.graph.output.append(helper.make_tensor_value_info(output, TensorProto.INT64, None))
+    watched = Graph(header, tuple(nodes), graph.weights, graph.opaque, graph.types, graph.shapes)
+    sizes = run_session(session(watched), model.inputs, observations.probe[0])
+    return {name: tuple(map(int, size)) for name, size in zip(wanted, sizes, strict=True)}
+
+
+@dataclass(frozen=True, eq=False)
+class _Lone:
+    """One op of a graph by itself, with an input of its own."""
+
+    graph: Graph
+    node: NodeProto
+    shape: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        """What decides its time: kind, attributes and sizes."""
+        attributes = sorted(map(_text, self.node.attribute))
+        sizes = [self.graph.weights[name].shape for name in self.node.input[1:] if name]
+        text = f"{self.node.op_type} {self.shape} {sizes} {attributes}"
+        return f"{self.node.op_type} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def in_float(self) -> Graph:
+        names = [name for name in self.node.input[1:] if name]
+        weights = {name: self.graph.weights[name] for name in names}
+        return self._alone([self._op(["x", *names])], weights, TensorProto.FLOAT, TensorProto.FLOAT)
+
+    def in_int8(self) -> Graph:
+        """INT8 comes in; it goes out too, unless the kernel gives floats."""
+        weight = self.graph.weights[self.node.input[1]]
+        axis = weight_axis(self.graph, self.node)
+        scales = np.full(weight.shape[axis], 0.01, np.float32)
+        weights = {
+            "scale": np.float32(0.05),
+            "zero": np.uint8(128),
+            "w": np.random.default_rng(0).integers(-63, 64, weight.shape, np.int8),
+            "w/scale": scales,
+            "w/zero": np.zeros(scales.shape, np.int8),
+        }
+        stored = ["w", "w/scale", "w/zero"]
+        nodes = [
+            helper.make_node("DequantizeLinear", ["x", "scale", "zero"], ["x/float"]),
+            helper.make_node("DequantizeLinear", stored, ["w/float"], axis=axis),
+        ]
+        inputs = ["x/float", "w/float"]
+        if len(self.node.input) > 2 and self.node.input[2]:
+            weights |= {
+                "b": np.zeros(scales.shape, np.int32),
+                "b/scale": scales * np.float32(0.05),
+                "b/zero": np.zeros(scales.shape, np.int32),
+            }
+            parts = ["b", "b/scale", "b/zero"]
+            nodes.append(helper.make_node("DequantizeLinear", parts, ["b/float"], axis=0))
+            inputs.append("b/float")
+        if self.node.op_type in FLOAT_OUTPUT:
+            nodes.append(self._op(inputs))
+            return self._alone(nodes, weights, TensorProto.UINT8, TensorProto.FLOAT)
+        nodes.append(self._op(inputs, "y/float"))
+        nodes.append(helper.make_node("QuantizeLinear", ["y/float", "scale", "zero"], ["y"]))
+        return self._alone(nodes, weights, TensorProto.UINT8, TensorProto.UINT8)
+
+    def _op(self, inputs: list[str], output: str = "y") -> NodeProto:
+        twin = NodeProto()
+        twin.CopyFrom(self.node)
+        twin.input[:], twin.output[:] = inputs, [output]
+        return twin
+
+    def _alone(
+        self, nodes: list[NodeProto], weights: dict[str, np.ndarray], given: int, made: int
+    ) -> Graph:
+        header = type(self.graph.header)()
+        header.CopyFrom(self.graph.header)
+        _only(header.graph.input, helper.make_tensor_value_info("x", given, self.shape))
+        _only(header.graph.output, helper.make_tensor_value_info("y", made, None))
+        for index, node in enumerate(nodes):
+            node.name = f"{node.op_type}/{index}"
+        return Graph(header, tuple(nodes), {k: np.asarray(v) for k, v in weights.items()})
+
+
+def _only(values: list[ValueInfoProto], value: ValueInfoProto) -> None:
+    del values[:]
+    values.append(value)
+
+
+def _text(attribute: AttributeProto) -> str:
+    return f"{attribute.name}={helper.get_attribute_value(attribute)}"
+
+
+def _time(lone: _Lone, graph: Graph) -> float:
+    low = graph.header.graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
+    rng = np.random.default_rng(0)
+    data = (
+        rng.integers(0, 256, lone.shape, np.uint8)
+        if low
+        else rng.standard_normal(lone.shape).astype(np.float32)
+    )
+    running = session(graph)
+    return latency(lambda: running.run(None, {"x": data}), warmup=2, seconds=SECONDS).median

@@ -1,0 +1,257 @@
+"""A copy of the model that tells what flows through it: hooks on ops, steps of captured parts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import fx, nn
+
+from lpot.backends.torch.data import describe, tensors
+from lpot.backends.torch.kernels.choose import choose
+from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.backends.torch.passes.equalize_channels import Factors
+from lpot.backends.torch.passes.find_chains import swallowed
+from lpot.backends.torch.passes.keep_int8 import is_add, points
+from lpot.backends.torch.passes.release_fastpath import release_fastpath
+from lpot.backends.torch.program import Action, Program, assemble, float_action
+from lpot.backends.torch.ranges import FACTOR, inlet_name, outlet_name, point_name
+from lpot.backends.torch.run import CALL_ERRORS, call
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.backend import Observations
+from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
+from lpot.core.numerics import TensorStats
+
+SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
+COMPARED_CALLS = 2  # how often a captured part is compared with the original
+
+
+class Watch:
+    """A copy of the model with hooks on its ops. The model itself is not touched."""
+
+    def __init__(self, workshop: Workshop, factors: Factors) -> None:
+        self._workshop = workshop
+        self._factors = factors
+        self._stats: dict[str, TensorStats] = {}
+        self._ran: set[str] = set()
+        self._uneven: set[str] = set()
+        self._shapes: dict[str, tuple[int, ...]] = {}
+        self._kernels: dict[str, str] = {}
+        self._distrusted: set[str] = set()
+        self._compared: dict[str, int] = {}
+        self._active: list[str] = []
+        self._paused = False
+        self._op = ""
+        self._last: tuple[torch.Tensor, int, Any, float, float] | None = None
+        self._root = workshop.fresh()
+        release_fastpath(self._root, workshop.encoders, workshop.names)
+        self._modules = dict(self._root.named_modules())
+        for name in workshop.sites:
+            self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
+            self._modules[name].register_forward_hook(self._after(name))
+        for captured in workshop.captures:
+            self._attach(captured)
+
+    @property
+    def trusted(self) -> set[str]:
+        return set(self._compared) - self._distrusted
+
+    def run(self, inputs: Inputs, number: int) -> Any:
+        self._active.clear()
+        self._op = ""
+        try:
+            return call(self._root, inputs)
+        except CALL_ERRORS as error:
+            where = f" near op {self._op!r}" if self._op else ""
+            raise CalibrationError(
+                f"calibration batch {number} ({describe(inputs)}) failed in "
+                f"{type(self._root).__name__}{where}: {error}"
+            ) from error
+        finally:
+            self._last = None
+
+    def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
+        broken = [name for name, stats in self._stats.items() if stats.nan]
+        if broken:
+            raise CalibrationError(
+                f"the values at {broken[0]!r} are NaN during calibration ({len(broken)} place(s)): "
+                "look for NaN in the calibration data, or in the model's weights"
+            )
+        trusted = self.trusted
+        for name, shape in self._shapes.items():
+            if name not in self._kernels:
+                inside = self._workshop.home.get(name) in trusted
+                self._kernels[name] = choose(self._workshop.sites[name], shape, inside)
+        return Observations(
+            seen,
+            {name: stats.copy() for name, stats in self._stats.items()},
+            tuple(probe),
+            {
+                "ran": _words(self._ran),
+                "trusted": _words(trusted),
+                "uneven": _words(self._uneven),
+                "shapes": _words(f"{op}={'x'.join(map(str, s))}" for op, s in self._shapes.items()),
+                "kernels": _words(f"{name}={kernel}" for name, kernel in self._kernels.items()),
+                **{f"{FACTOR}{name}": item for name, item in self._factors.items()},
+            },
+        )
+
+    def _before(self, name: str) -> Callable[..., None]:
+        site = self._workshop.sites[name]
+        home = self._workshop.home.get(name)
+
+        def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            self._op = name
+            if self._paused:
+                return
+            self._ran.add(name)
+            if home is not None and home not in self._active and home not in self._distrusted:
+                # Somebody calls this op past the part that it was captured in.
+                self._distrust(home)
+            if site.spec.static:
+                value = args[0] if args else next(iter(kwargs.values()), None)
+                self._add(inlet_name(name), value)
+                if isinstance(value, torch.Tensor):
+                    self._shapes.setdefault(name, tuple(value.shape))
+                    if home is not None and _is_single(site.module, value):
+                        self._distrust(home)  # kernels between int8 ops know batches only
+
+        return hook
+
+    def _after(self, name: str) -> Callable[..., None]:
+        site = self._workshop.sites[name]
+        home = self._workshop.home.get(name)
+
+        def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            inside = home is not None and home not in self._distrusted
+            if not self._paused and site.spec.family == "conv" and not inside:
+                self._add(outlet_name(name), output)
+
+        return hook
+
+    def _attach(self, captured: Capture) -> None:
+        """Run a captured part step by step, so that values between modules are seen as well."""
+        module = self._modules[captured.name]
+        program = self._recorder(captured, module)
+        name = captured.name
+
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            if name in self._distrusted or self._paused:
+                return type(module).forward(module, *args, **kwargs)
+            if program.bind(args, kwargs) is None:
+                self._distrust(name)
+                return type(module).forward(module, *args, **kwargs)
+            self._active.append(name)
+            try:
+                return self._compare(name, program, args, kwargs)
+            finally:
+                self._active.pop()
+
+        module.forward = forward
+
+    def _compare(self, name: str, program: Program, args: Any, kwargs: Any) -> Any:
+        times = self._compared.get(name, 0)
+        if times >= COMPARED_CALLS:
+            return program(*args, **kwargs)
+        copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
+        self._paused = True
+        try:
+            truth = type(program.module).forward(program.module, *copies[0], **copies[1])
+        finally:
+            self._paused = False
+        self._compared[name] = times + 1
+        try:
+            found = program(*args, **kwargs)
+        except CALL_ERRORS:
+            found = None
+        if not same_outputs(truth, found):
+            self._distrust(name)
+            return truth
+        return found
+
+    def _distrust(self, name: str) -> None:
+        self._distrusted.add(name)
+
+    def _recorder(self, captured: Capture, module: nn.Module) -> Program:
+        chains = self._workshop.chains_of(captured)
+        ends = {item.last: op for op, item in chains.items()}
+        inner = swallowed(chains.values())
+        wanted = points(captured, self._modules)
+        actions: dict[fx.Node, Action | fx.Node | None] = {}
+        for node in captured.graph.nodes:
+            if node.op not in ("call_module", "call_function", "call_method"):
+                continue
+            action = float_action(captured, node, self._modules)
+            names = [outlet_name(ends[node])] if node in ends else []
+            if node in wanted and node not in inner:
+                names.append(point_name(captured, node))
+            if is_add(node):
+                action = Action(self._even(action.run, point_name(captured, node)), action.args, {})
+            if names:
+                action = Action(self._tap(action.run, names), action.args, action.kwargs)
+            actions[node] = action
+        return assemble(captured, module, actions)
+
+    def _even(self, run: Callable[..., Any], name: str) -> Callable[..., Any]:
+        """Note sums of unlike shapes: kernels that add in place can't do them."""
+
+        def compared(left: Any, right: Any) -> Any:
+            if left.shape != right.shape:
+                self._uneven.add(name)
+            return run(left, right)
+
+        return compared
+
+    def _tap(self, run: Callable[..., Any], names: list[str]) -> Callable[..., Any]:
+        def tapped(*args: Any, **kwargs: Any) -> Any:
+            value = run(*args, **kwargs)
+            for name in names:
+                self._add(name, value)
+            return value
+
+        return tapped
+
+    def _add(self, name: str, value: Any) -> None:
+        if (
+            not isinstance(value, torch.Tensor)
+            or not value.is_floating_point()
+            or not value.numel()
+        ):
+            return
+        if self._last is None or self._last[0] is not value or self._last[1] != value._version:
+            # Query, key and value read the same tensor: it is looked at once.
+            low, high = torch.aminmax(value)
+            self._last = (value, value._version, _sample(value), float(low), float(high))
+        _, _, sample, low_value, high_value = self._last
+        stats = self._stats.setdefault(name, TensorStats.empty())
+        stats.update(sample, low_value, high_value)
+
+
+def _is_single(module: Any, value: torch.Tensor) -> bool:
+    """A sample without a batch dimension, which float convolutions take as well."""
+    return hasattr(module, "kernel_size") and value.dim() == len(module.kernel_size) + 1
+
+
+def _words(names: Iterable[str]) -> np.ndarray:
+    """As an array, so that it can be kept on disk with the statistics."""
+    return np.array(sorted(names), dtype=np.str_)
+
+
+def _sample(value: torch.Tensor) -> Any:
+    flat = value.detach().float().reshape(-1)
+    # One more than needed: a stride that is a power of two would visit few channels.
+    stride = flat.numel() // SAMPLED + 1 if flat.numel() > SAMPLED else 1
+    return flat[::stride].numpy()
+
+
+def same_outputs(truth: Any, found: Any) -> bool:
+    left, right = list(tensors(truth)), list(tensors(found))
+    if len(left) != len(right) or type(truth) is not type(found):
+        return False
+    return all(
+        a.shape == b.shape and torch.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
+        for a, b in zip(left, right, strict=True)
+    )

@@ -1,0 +1,63 @@
+"""Measured times of single ops, kept on disk by CPU and versions."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from lpot.core.card import write_text
+from lpot.core.cpu import this_cpu
+
+logger = logging.getLogger(__name__)
+
+FOLDER = "LPOT_CACHE"  # environment: where to keep it, in place of the user's cache folder
+
+
+class Timetable:
+    """Seconds by what was timed. A table that can't be read or written is only a slower one."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._known = _read(path)
+
+    @classmethod
+    def of_this_machine(cls, versions: Mapping[str, str]) -> Timetable:
+        """The table for this CPU, the cores and threads that we may use, and these versions."""
+        cpu = this_cpu()
+        threads = os.environ.get("LPOT_THREADS", "")
+        facts = [cpu.name, cpu.features, cpu.cores, threads, sorted(versions.items())]
+        key = hashlib.sha256(json.dumps(facts).encode()).hexdigest()[:16]
+        return cls(cache_folder() / f"times-{key}.json")
+
+    def seconds(self, name: str, measure: Callable[[], float]) -> float:
+        """What is known under the name, or is measured now and kept."""
+        if name not in self._known:
+            self._known[name] = measure()
+        return self._known[name]
+
+    def save(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_text(self.path, json.dumps(dict(sorted(self._known.items())), indent=1) + "\n")
+        except OSError as error:
+            logger.info("%s: times are not kept (%s)", self.path, error.strerror)
+
+
+def cache_folder() -> Path:
+    given = os.environ.get(FOLDER)
+    if given:
+        return Path(given)
+    home = os.environ.get("XDG_CACHE_HOME")
+    return (Path(home) if home else Path.home() / ".cache") / "lpot"
+
+
+def _read(path: Path) -> dict[str, float]:
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+        return {str(name): float(value) for name, value in raw.items()}
+    except (OSError, ValueError, AttributeError, TypeError):
+        return {}

@@ -1,0 +1,79 @@
+"""What is known of ops without labels: harm, gradients, time saved."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from backends.torch import torch_nets as nets
+from backends.torch.test_torch_models import BACKEND, default, made
+
+
+@pytest.mark.parametrize("name", ["cnn", "bert", "gpt2", "stubbed", "recurrent"])
+def test_rank_and_curvature_speak_of_the_ops_that_ran(name: str) -> None:
+    model, _, observations = made(name)
+    recipe = default(model)
+    harm = BACKEND.rank(model, recipe, observations)
+    assert set(harm) == set(recipe.low_ops)
+    curved = BACKEND.curvature(model, recipe, observations)
+    assert curved
+    assert set(curved) <= set(harm)
+    for value in (*harm.values(), *curved.values()):
+        assert np.isfinite(value)
+        assert value >= 0
+
+
+def torn_linear() -> torch.nn.Module:
+    """The middle layer reads one channel that is a thousand times too loud."""
+    module = nets.seeded(torch.nn.Sequential(*(torch.nn.Linear(16, 16) for _ in range(4))))
+    with torch.no_grad():
+        module[1].weight[3] *= 1000.0
+        module[2].weight[:, 3] /= 1000.0
+    return module
+
+
+def test_the_harmful_op_comes_first() -> None:
+    model = BACKEND.load(torn_linear())
+    observations = BACKEND.observe(model, [(torch.randn(64, 16),)], (0,))[0]
+    # The pass would even this out: look at the ops as they are.
+    plain = {k: v for k, v in observations.extra.items() if not k.startswith("factor/")}
+    assert len(plain) < len(observations.extra)
+    module = torn_linear()
+    module.register_forward_hook(lambda *_: None)  # hooks keep the net from being read
+    model = BACKEND.load(module)
+    observations = BACKEND.observe(model, [(torch.randn(64, 16),)], (0,))[0]
+    recipe = default(model)
+    for harm in (
+        BACKEND.rank(model, recipe, observations),
+        BACKEND.curvature(model, recipe, observations),
+    ):
+        assert max(harm, key=lambda key: harm[key]).name == "2"
+
+
+def test_rank_agrees_with_curvature_roughly() -> None:
+    model, _, observations = made("cnn")
+    recipe = default(model)
+    harm = BACKEND.rank(model, recipe, observations)
+    curved = BACKEND.curvature(model, recipe, observations)
+    keys = list(curved)
+    logs = [np.log([values[key] + 1e-12 for key in keys]) for values in (harm, curved)]
+    assert np.corrcoef(logs)[0, 1] > 0.3
+
+
+def test_gains_are_told_for_static_ops() -> None:
+    model, _, observations = made("cnn")
+    recipe = default(model)
+    found = BACKEND.gains(model, recipe, observations)
+    assert set(found) == set(recipe.low_ops)
+    assert all(np.isfinite(value) for value in found.values())
+
+
+def test_a_ranking_leaves_no_hooks_and_no_gradients() -> None:
+    model, _, observations = made("cnn")
+    BACKEND.curvature(model, default(model), observations)
+    assert all(tensor.grad is None for tensor in model.workshop.root.parameters())
+    assert not any(part._forward_pre_hooks for part in model.workshop.root.modules())

@@ -1,0 +1,63 @@
+"""Scores that other processes can import, some of them with a fault that a recipe brings out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import onnx
+
+from search.tear import GUILTY, Torn
+
+
+@cache
+def net() -> Torn:
+    return GUILTY["stubborn layer"](0)
+
+
+def score(model: onnx.ModelProto) -> float:
+    return net().score(model)
+
+
+def is_all_low(model: onnx.ModelProto) -> bool:
+    """Every convolution and the classifier read what was dequantized."""
+    layers = [node for node in model.graph.node if node.op_type in ("Conv", "Gemm")]
+    made = {node.output[0]: node.op_type for node in model.graph.node}
+    return all(made.get(node.input[1]) == "DequantizeLinear" for node in layers)
+
+
+def crashing(model: onnx.ModelProto) -> float:
+    if is_all_low(model):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return score(model)
+
+
+def hanging(model: onnx.ModelProto) -> float:
+    if is_all_low(model):
+        time.sleep(600)
+    return score(model)
+
+
+def greedy(model: onnx.ModelProto) -> float:
+    if is_all_low(model):
+        held = np.ones((900, 1 << 20), np.uint8)
+        time.sleep(600)
+        return float(held[0, 0])
+    return score(model)
+
+
+def slow(model: onnx.ModelProto) -> float:
+    time.sleep(0.3)
+    return score(model)
+
+
+def leaving_a_mark(model: onnx.ModelProto, mark: str) -> float:
+    """Dies the first time in a worker, and works the second time."""
+    if is_all_low(model) and not Path(mark).exists():
+        Path(mark).touch()
+        os._exit(7)
+    return score(model)
