@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = Path(os.environ.get("LPOT_DATA", ROOT.parent / "shared" / "data"))
 IMAGES = 120
 RECORDS = 1000
-ROUNDS = 7
+ROUNDS = 15
 MEAN = np.asarray([123.675, 116.28, 103.53], dtype=np.float32)
 STD = np.asarray([58.395, 57.12, 57.375], dtype=np.float32)
 

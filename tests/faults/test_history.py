@@ -16,7 +16,8 @@ import lpot
 import onnx_models
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import History
-from lpot.core.trial import State
+from lpot.core.progress import Listener
+from lpot.core.trial import State, Trial
 from lpot.jobs.recover import get_tuning_history
 
 OPTIONS: dict[str, Any] = {"strategy": "random", "max_trials": 4}
@@ -267,14 +268,6 @@ def test_resume_of_another_run_or_of_nothing_is_refused_or_told(
         tune(evaluate=Falling(), workspace=tmp_path / "c", config=config, **OPTIONS)
 
 
-def test_a_pickle_is_never_opened(written: lpot.Result, tmp_path: Path) -> None:
-    trap = tmp_path / "history.snapshot"
-    trap.write_bytes(b"\x80\x04\x8c\x05posix\x8c\x06system\x93\x8c\x0ctouch pwned\x85R.")
-    with pytest.raises(HistoryError, match="not a history"):
-        lpot.recover(onnx_models.mlp(), trap, 1)
-    assert not (tmp_path / "pwned").exists()
-
-
 def test_failed_trials_are_tried_again_in_the_next_run(tune: Any) -> None:
     scores = iter([1.0, MemoryError("for once"), 0.999])
 
@@ -291,55 +284,60 @@ def test_failed_trials_are_tried_again_in_the_next_run(tune: Any) -> None:
     assert [trial.state for trial in get_tuning_history(first.workspace)] == ["failed", "done"]
 
 
-# -- recover -------------------------------------------------------------------------------------
+# -- races ---------------------------------------------------------------------------------------
 
 
-def model_bytes(model: Any) -> bytes:
-    return bytes(model.native.SerializeToString(deterministic=True))
+class Interrupted(Listener):
+    """Stops the run, as kill -9 would, when the so-manieth trial is about to be written down."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def trial(self, trial: Trial, best: Trial | None) -> None:
+        if trial.number == self.number:
+            raise KeyboardInterrupt
 
 
-def test_recover_gives_each_trial_bit_for_bit(tune: Any) -> None:
-    model = onnx_models.cnn()
-    seen: list[bytes] = []
-
-    def judge(given: Any) -> float:
-        seen.append(given.SerializeToString(deterministic=True))
-        return 1.0 if len(seen) == 1 else 0.5
-
-    result = tune(model, evaluate=judge, **OPTIONS)
-    for number in range(1, 5):
-        assert model_bytes(lpot.recover(model, result.history, number)) == seen[number]
-    assert model_bytes(lpot.recover(model, str(result.workspace), 2)) == seen[2]
+def by_sample(model: Any) -> Any:
+    """Scores of single samples, drawn from the model's bytes: most trials are left early."""
+    raw = model.SerializeToString(deterministic=True)
+    draw = np.random.default_rng(list(hashlib.sha256(raw).digest()))
+    is_low = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+    share = draw.uniform(0.3, 0.9) if is_low else 1.0
+    for _ in range(50):
+        yield (draw.random(4) < share).astype(float)
 
 
-def test_recover_finds_its_own_statistics_after_another_run(tune: Any) -> None:
-    model = onnx_models.cnn()
-    first = tune(model, evaluate=Falling(), **OPTIONS)
-    expected = model_bytes(lpot.recover(model, first.history, 1))
-    wide = [{"image": feed["image"] * 100} for feed in onnx_models.feeds(model)]
-    tune(model, calib=wide, evaluate=Falling(), **OPTIONS)
-    (aside,) = first.workspace.glob("history-*.jsonl")
-    assert model_bytes(lpot.recover(model, aside, 1)) == expected
-    assert model_bytes(lpot.recover(model, first.history, 1)) != expected
+def labelled() -> list[tuple[np.ndarray, np.ndarray]]:
+    """A loader on which FP32 is nearly always right, and INT8 often is not."""
+    model = onnx_models.mlp(layers=4)
+    feeds = onnx_models.feeds(model, count=30)
+    return [(f["x"], onnx_models.run(model, f)[0].argmax(axis=1)) for f in feeds]
 
 
-def test_recover_says_what_is_wrong(written: lpot.Result) -> None:
-    model = onnx_models.mlp()
-    with pytest.raises(HistoryError, match="no trial 9; there are: 1, 2, 3, 4"):
-        lpot.recover(model, written.history, 9)
-    with pytest.raises(HistoryError, match="another model"):
-        lpot.recover(onnx_models.mlp(seed=3), written.history, 1)
-    with pytest.raises(HistoryError, match="no such history"):
-        lpot.recover(model, written.history.with_name("gone.jsonl"), 1)
-    (statistics,) = written.workspace.glob("observations-*.npz")
-    data = statistics.read_bytes()
-    for cut in (0, 1, 30, len(data) // 2, len(data) - 1):
-        statistics.write_bytes(data[:cut])
-        with pytest.raises(HistoryError, match="damaged"):
-            lpot.recover(model, written.history, 1)
-    statistics.unlink()
-    with pytest.raises(HistoryError, match="statistics are missing"):
-        lpot.recover(model, written.history, 1)
+RACES: dict[str, dict[str, Any]] = {
+    "a generator": {"evaluate": by_sample, "goal": 0.05},
+    "a metric": {"metric": {"topk": 1}, "eval_loader": labelled(), "goal": 1e-9},
+}
+
+
+@pytest.mark.parametrize("kind", RACES)
+def test_a_race_that_was_interrupted_ends_as_one_that_was_not(tune: Any, kind: str) -> None:
+    """Evaluations that are left early must be left at the same sample after a crash."""
+    model = onnx_models.mlp(layers=4)
+    options: dict[str, Any] = {"strategy": "random", "max_trials": 6, **RACES[kind]}
+    calm = tune(model, new_run=True, **options)
+    assert any("stopped as soon as the bar was out of reach" in note for note in calm.notes)
+    for number in {1, len(calm.trials) // 2}:
+        folder = calm.workspace.with_name(f"torn{number}")
+        with pytest.raises(KeyboardInterrupt):
+            tune(model, workspace=folder, listener=Interrupted(number), **options)
+        torn = tune(model, workspace=folder, **options)
+        assert torn.recipe == calm.recipe
+        assert torn.accuracy == calm.accuracy
+        assert {t.recipe.digest: t.accuracy for t in torn.trials} == {
+            t.recipe.digest: t.accuracy for t in calm.trials
+        }
 
 
 # -- what is never written -----------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import lpot
 import onnx_models
 from lpot.core.history import History
+from lpot.core.progress import Listener
 
 TUNING = """
 import json, pathlib, signal, sys, time
@@ -119,3 +120,26 @@ def test_a_thread_can_tune_without_touching_signals(tmp_path: Path) -> None:
     thread.join(60)
     assert found[0].met is True
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_listener_that_is_caught_in_the_middle_of_a_write(tmp_path: Path) -> None:
+    """Python refuses to write from a handler into a stream that is being written to."""
+
+    class Busy(Listener):
+        def note(self, text: str) -> None:
+            if "Ctrl-C" in text:
+                raise RuntimeError("reentrant call inside <_io.BufferedWriter>")
+
+    calls = []
+
+    def judge(model: Any) -> float:
+        calls.append(model)
+        if len(calls) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return 1.0 if len(calls) == 1 else 0.5
+
+    model = onnx_models.mlp(layers=6)
+    options: dict[str, Any] = {"strategy": "random", "workspace": tmp_path, "listener": Busy()}
+    result = lpot.tune(model, onnx_models.feeds(model), judge, **options)
+    assert result.interrupted is True
+    assert [trial.error for trial in result.trials] == [None]

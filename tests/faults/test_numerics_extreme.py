@@ -45,7 +45,7 @@ def outputs(made: Any, model: ModelProto) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("approach", ["static", "dynamic"])
-@pytest.mark.parametrize("value", [0.0, 0.25, -3.0, TINY, -TINY, 1e-30, 1e-20])
+@pytest.mark.parametrize("value", [0.0, -3.0, -TINY, 1e-20])
 @pytest.mark.parametrize("spread", [channel, everything])
 @pytest.mark.parametrize(("maker", "name"), [("mlp", "w0"), ("cnn", "stem_w"), ("cnn", "head_w")])
 def test_flat_weights(maker: str, name: str, spread: Any, value: float, approach: str) -> None:

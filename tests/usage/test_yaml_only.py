@@ -57,7 +57,7 @@ def imagenet(here: Path) -> str:
 
 
 def test_efficientnet_on_imagenet(imagenet: str, tune: Tune) -> None:
-    told = tune(imagenet, exports.efficientnet(), speed=True)
+    told = tune(imagenet, exports.efficientnet())
     assert told["baseline"]["samples"] == 250
     assert told["baseline"]["accuracy"] == pytest.approx(0.888, abs=0.009)
     assert told["met"] is True

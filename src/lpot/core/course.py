@@ -7,7 +7,7 @@ samples of a batch do not meet.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from operator import length_hint
 from typing import Any, Protocol, runtime_checkable
@@ -76,6 +76,27 @@ class Course:
         if self._groups is not None and self._fits(hardness):
             numbers = list(chain.from_iterable(self._groups))
             self._by_sample = [numbers[at] for at in order]
+
+    @property
+    def memory(self) -> dict[str, list[int]] | None:
+        """What was learned, for history: numbers only. None before that."""
+        if self._by_batch is None:
+            return None
+        found = {"batches": self._by_batch}
+        return found if self._by_sample is None else {**found, "samples": self._by_sample}
+
+    def remember(self, memory: Mapping[str, list[int]]) -> None:
+        """Take up what an earlier run learned; nothing, if the loader is no longer that one."""
+        batches, samples = memory.get("batches"), memory.get("samples")
+        groups = self._groups
+        if groups is None:
+            known = self.loader[: self.limit] if isinstance(self.loader, list | tuple) else ()
+            if batches and sorted(batches) == list(range(len(known))):
+                self._by_batch = batches
+        elif batches and sorted(batches) == list(range(len(groups))):
+            self._by_batch = batches
+            if samples and sorted(samples) == sorted(chain.from_iterable(groups)):
+                self._by_sample = samples
 
     def _led(self, model: Model | None) -> list[list[int]]:
         assert self._groups is not None and self._by_batch is not None

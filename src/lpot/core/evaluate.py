@@ -43,6 +43,12 @@ class Evaluator(Protocol):
     @property
     def identity(self) -> str | None: ...
 
+    @property
+    def memory(self) -> Any:
+        """What the baseline taught it, as JSON: a resumed run must race as the first one did."""
+
+    def remember(self, memory: Any) -> None: ...
+
     def __call__(self, model: Model, race: Race | None = None) -> Score: ...
 
 
@@ -88,6 +94,18 @@ class FunctionEvaluator:
             tally = self._add(Tally(bounds=self._bounds), value)
             return self._whole(tally, start)
         return Score(as_number(value, self.name), time.perf_counter() - start)
+
+    @property
+    def memory(self) -> list[float | None] | None:
+        if not self._trusted:
+            return None
+        return [end if math.isfinite(end) else None for end in self._bounds]
+
+    def remember(self, memory: Any) -> None:
+        if self._declared is None and isinstance(memory, list) and len(memory) == 2:
+            low, high = memory
+            self._bounds = -math.inf if low is None else low, math.inf if high is None else high
+            self._trusted = True
 
     def _follow(self, parts: Generator[Any, Any, Any], race: Race | None, start: float) -> Score:
         """The mean of what a generator yields, left as soon as the bar is out of reach."""
@@ -235,6 +253,14 @@ class MetricEvaluator:
             self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
+
+    @property
+    def memory(self) -> dict[str, list[int]] | None:
+        return self._course.memory
+
+    def remember(self, memory: Any) -> None:
+        if isinstance(memory, dict):
+            self._course.remember(memory)
 
     def _count(self, value: float, samples: int) -> int:
         """Samples as the metric counts them (questions, say, not windows), where it is their mean.

@@ -38,6 +38,7 @@ class History:
         self.info = dict(info)  # framework and name, for those who read it later
         self.baseline: Score | None = None
         self.evaluator: str | None = None  # hash of eval_func's source at the baseline
+        self.memory: Any = None  # what the baseline taught the evaluator
         self.trials: list[Trial] = []
         self.notes: list[str] = []
         self._known: dict[str, Trial] = {}
@@ -84,9 +85,10 @@ class History:
         """What is known of a recipe. A trial that failed in an earlier run is worth another try."""
         return self._known.get(recipe.digest)
 
-    def record_baseline(self, score: Score, evaluator: str | None) -> None:
-        self.baseline, self.evaluator = score, evaluator
-        self._append({"kind": "baseline", "score": score.to_json(), "evaluator": evaluator})
+    def record_baseline(self, score: Score, evaluator: str | None, memory: Any = None) -> None:
+        self.baseline, self.evaluator, self.memory = score, evaluator, memory
+        entry = {"kind": "baseline", "score": score.to_json(), "evaluator": evaluator}
+        self._append(entry if memory is None else {**entry, "memory": memory})
 
     def append(self, trial: Trial) -> None:
         self.trials.append(trial)
@@ -100,7 +102,7 @@ class History:
             self.notes.append(f"{other.path} is not resumed: {'; '.join(differing)}")
             return
         if self.baseline is None and other.baseline is not None:
-            self.record_baseline(other.baseline, other.evaluator)
+            self.record_baseline(other.baseline, other.evaluator, other.memory)
         for trial in other.trials:
             if trial.state is State.DONE and self.recall(trial.recipe) is None:
                 self.append(replace(trial, number=len(self.trials) + 1))
@@ -161,6 +163,7 @@ class History:
     def _replay(self, entry: Mapping[str, Any]) -> None:
         if entry["kind"] == "baseline":
             self.baseline, self.evaluator = Score.from_json(entry["score"]), entry.get("evaluator")
+            self.memory = entry.get("memory")
         elif entry["kind"] == "trial":
             trial = Trial.from_json(entry)
             self.trials.append(trial)

@@ -28,10 +28,13 @@ def interruptible(watch: Watch, listener: Listener) -> Iterator[None]:
             raise KeyboardInterrupt
         asked = True
         watch.request_stop(REASON)
-        listener.note("stopping after this trial; press Ctrl-C again to stop at once")
+        # The signal may fall into the middle of a write: a word lost is better than a trial.
+        with contextlib.suppress(RuntimeError):
+            listener.note("stopping after this trial; press Ctrl-C again to stop at once")
 
     before = signal.signal(signal.SIGINT, on_signal)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        # None: set by a library in C, and out of reach
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)

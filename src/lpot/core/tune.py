@@ -86,6 +86,7 @@ class Outcome:
 
 def tune(task: Task) -> Outcome:
     """Run the strategy to its end, or until a limit is reached."""
+    task.evaluate.remember(task.history.memory)
     baseline = task.history.baseline or score_baseline(task)
     task.goal.check_baseline(baseline.accuracy)
     task.listener.baseline(baseline, task.goal)
@@ -125,7 +126,8 @@ def score_baseline(task: Task) -> Score:
     _warn_about_noise(task, score.accuracy, max(accuracies) - min(accuracies))
     score = replace(task.measure(task.model, score), size=task.model.nbytes)
     task.model.close()
-    task.history.record_baseline(score, task.evaluate.identity)
+    evaluate = task.evaluate
+    task.history.record_baseline(score, evaluate.identity, evaluate.memory)
     return score
 
 

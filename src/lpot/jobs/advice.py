@@ -1,4 +1,4 @@
-"""Free choices first: what brings the outputs nearer to FP32, found without labels or evaluations."""
+"""Free choices first: what brings the outputs nearer to FP32, found without any label."""
 
 from __future__ import annotations
 

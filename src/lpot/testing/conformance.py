@@ -21,7 +21,7 @@ from lpot.core.backend import Backend, Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import LpotError
 from lpot.core.model import Model
-from lpot.core.recipe import Recipe
+from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import Capability, TuningSpace, restrict
 from lpot.jobs.tune import tune
 
@@ -84,7 +84,7 @@ class BackendConformance:
     def test_float_recipe_changes_nothing_bit_for_bit(self) -> None:
         case = self.given
         every = [key for key in case.space.choices if case.space.float_config(key) is not None]
-        built = case.build(case.space.with_float(case.space.default(), every))
+        built = case.build(case.space.default().with_float(every, FP32))
         for one, other in zip(case.outputs(case.model), case.outputs(built), strict=True):
             np.testing.assert_array_equal(one, other)
 

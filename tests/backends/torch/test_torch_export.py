@@ -36,10 +36,8 @@ def run_onnx(path: Path, inputs: Any) -> list[np.ndarray]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(
-    "name",
-    ["cnn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bert", "recurrent"))],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["cnn", "bert", "recurrent"])
 def test_onnx_agrees_with_torch(name: str, tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     onnx = pytest.importorskip("onnx")
@@ -58,6 +56,7 @@ def test_onnx_agrees_with_torch(name: str, tmp_path: Path) -> None:
     assert len(run_onnx(path, many)[0]) == 3 * len(truth)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_pt2_agrees_with_torch(tmp_path: Path) -> None:
     model, built, batches = built_from("cnn")
@@ -69,6 +68,7 @@ def test_pt2_agrees_with_torch(tmp_path: Path) -> None:
     assert sqnr(truth, theirs) > sqnr(truth, mine) - 6
 
 
+@pytest.mark.slow
 def test_the_model_itself_is_not_changed_by_an_export(tmp_path: Path) -> None:
     _, built, batches = built_from("cnn")
     before = built.fingerprint(), BACKEND.run(built, batches[0])[0]
@@ -76,6 +76,18 @@ def test_the_model_itself_is_not_changed_by_an_export(tmp_path: Path) -> None:
     built.__dict__.pop("_fingerprint", None)
     assert built.fingerprint() == before[0]
     np.testing.assert_array_equal(BACKEND.run(built, batches[0])[0], before[1])
+
+
+def test_what_is_exported_computes_the_same() -> None:
+    """The spelled-out modules themselves, without the exporters, which take long to import."""
+    from lpot.backends.torch.export import Pt2Speller, spelled_out
+
+    for name in ("cnn", "recurrent", "encoder", "shapes"):
+        model, built, batches = built_from(name)
+        with torch.no_grad():
+            found = spelled_out(built.native, Pt2Speller())(*batches[0]).numpy()
+        truth, mine = BACKEND.run(model, batches[0])[0], BACKEND.run(built, batches[0])[0]
+        assert sqnr(truth, found) > min(sqnr(truth, mine) - 6, 25), name
 
 
 def test_unknown_endings_and_missing_inputs_are_said(tmp_path: Path) -> None:
