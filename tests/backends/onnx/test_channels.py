@@ -42,7 +42,11 @@ def run(graph: Graph, batch: np.ndarray) -> np.ndarray:
     return session(graph).run(None, {"x": batch})[0]
 
 
-@pytest.mark.parametrize("name", MENDED)
+# A wide stream is mended by smoothing in front of its products, not by equalization.
+EQUALIZED = [name for name in MENDED if name != "wide stream"]
+
+
+@pytest.mark.parametrize("name", EQUALIZED)
 def test_fp32_results_stay_bit_for_bit(name: str) -> None:
     torn = MENDED[name](3)
     graph = load_graph(torn.model)[0]
