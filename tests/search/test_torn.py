@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("onnxruntime")
 
+from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
 from lpot.core.result import Result
 from lpot.jobs.tune import tune
@@ -74,3 +75,44 @@ def test_a_bar_that_can_not_be_met(tmp_path: Path) -> None:
         measure_speed=False,
     )
     assert result.met is False and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("hawq_v2", "mse_v2 or basic"), ("auto_mixed_precision", "bf16")]
+)
+def test_what_a_backend_lacks_is_said_before_anything_is_evaluated(
+    name: str, said: str, tmp_path: Path
+) -> None:
+    torn = GUILTY["stubborn layer"](0)
+
+    def never(model: object) -> float:
+        raise AssertionError("evaluated")
+
+    with pytest.raises(ConfigError, match=said):
+        tune(torn.model, torn.batches, never, strategy=name, workspace=tmp_path)
+
+
+@pytest.mark.parametrize("level", ["auto", 0])
+def test_quant_level(level: object, tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+    config = {
+        "quantization": {"quant_level": level},
+        "tuning": {"accuracy_criterion": {"absolute": 0.1}},
+    }
+    result = tune(
+        torn.model,
+        torn.batches[:-1],
+        torn.score,
+        config=config,
+        workspace=tmp_path,
+        measure_speed=False,
+    )
+    # Convolutions as a kind miss the bar; the classifier alone holds it.
+    assert result.met and "conv2" in result.float_ops
+
+
+def test_a_budget_goes_on_to_the_best(tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+    result = search(torn, tmp_path, timeout=60.0)
+    assert result.met and result.float_ops == ("conv2",)
+    assert result.stopped == "the strategy has nothing more to try"

@@ -50,6 +50,7 @@ from lpot.jobs.finish import finish, float_result
 from lpot.jobs.footprint import peak_memory
 from lpot.jobs.forecast import most_trials
 from lpot.jobs.insight import context
+from lpot.jobs.settings import with_name
 from lpot.strategy import get_strategy
 from lpot.version import VERSION
 
@@ -103,7 +104,7 @@ class Job:
     """The assembled parts of one request. Making it checks everything that costs no evaluation."""
 
     def __init__(self, request: Request) -> None:
-        config = request.config
+        config = with_name(request.config, request.model)
         self.request = request
         self.config = config
         self.listener = request.listener
@@ -151,6 +152,9 @@ class Job:
                 "tell: use mse_v2 or basic",
                 path="tuning.strategy.name",
             )
+        check = getattr(chosen, "check", None)
+        if check is not None:
+            check(self.space)
         return chosen
 
     # -- calibration -------------------------------------------------------------------------

@@ -18,6 +18,13 @@ def read_config(source: Conf) -> Config:
     return load(source, extra_frameworks=frameworks(), extra_strategies=strategies())
 
 
+def with_name(config: Config, model: Any) -> Config:
+    """A model that nobody named goes by its file: two models must not share a workspace."""
+    if "name" in config.model.model_fields_set or not isinstance(model, str | Path):
+        return config
+    return change_config(config, {"model.name": Path(model).stem or None})
+
+
 def change_config(config: Config, changes: Mapping[str, Any]) -> Config:
     """The config with the arguments a caller gave; those left at None change nothing."""
     given = {key: value for key, value in changes.items() if value is not None}

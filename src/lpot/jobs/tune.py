@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,7 @@ def tune(
     seed: int | None = None,
     target: str | None = None,
     keep_fp32: Sequence[str] = (),
+    executor: str | Mapping[str, Any] | None = None,
     eval_loader: Any = None,
     metric: Any = None,
     output: str | Path | None = None,
@@ -52,7 +53,9 @@ def tune(
         evaluate: `evaluate(model) -> score`; without it and without a metric nothing is evaluated.
         goal: how much may be lost: a relative share such as 0.01 or "1%", or a `Goal`.
         config: yaml file, dict or Config; the other arguments win over it.
+        strategy: name of the search, or a generator function; `auto` when there is no config.
         keep_fp32: names or regular expressions of ops to leave in FP32.
+        executor: where trials are made: `serial`, `process` or `ray`, or a dict with its settings.
         output: where to write the best model besides the workspace.
 
     Returns:
@@ -70,6 +73,7 @@ def tune(
         "tuning.exit_policy.max_trials": max_trials,
         "tuning.exit_policy.timeout": timeout,
         "tuning.random_seed": seed,
+        "tuning.executor": executor,
         **_criterion(goal),
     }
     settled = change_config(read_config(config), changes)

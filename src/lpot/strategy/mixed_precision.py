@@ -20,18 +20,23 @@ class _Floats(TuningSpace):
 
 def auto_mixed_precision(space: TuningSpace, context: StrategyContext) -> Proposals:
     """`basic` on the 16-bit and 32-bit floats of the space; no integers."""
+    check(space)
     floats = {
         key: tuple(option for option in options if option.is_float) or (FP32,)
         for key, options in space.choices.items()
     }
     still = frozenset(key for key, options in floats.items() if not _has_half(options))
-    if len(still) == len(floats):
+    yield from fewest_float(_Floats(floats, space.samples, still), context)
+
+
+def check(space: TuningSpace) -> None:
+    """Refuse a space without 16-bit floats."""
+    if not any(map(_has_half, space.choices.values())):
         raise ConfigError(
             "no op of this model can be in bf16 or fp16 here: backends offer 16-bit floats where "
             "the CPU multiplies them; use basic, which quantizes to INT8",
             path="tuning.strategy.name",
         )
-    yield from fewest_float(_Floats(floats, space.samples, still), context)
 
 
 def _has_half(options: tuple[OpConfig, ...]) -> bool:
@@ -39,3 +44,4 @@ def _has_half(options: tuple[OpConfig, ...]) -> bool:
 
 
 auto_mixed_precision.settles = True  # type: ignore[attr-defined]
+auto_mixed_precision.check = check  # type: ignore[attr-defined]  # before anything is evaluated

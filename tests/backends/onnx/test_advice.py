@@ -16,7 +16,7 @@ from lpot.core.backend import Observations
 from lpot.core.recipe import Recipe
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
-from search.tear import MENDED, Loom, Torn, outputs, sentences
+from search.tear import GUILTY, MENDED, Loom, Torn, outputs, sentences
 
 BACKEND = OnnxBackend()
 
@@ -87,8 +87,21 @@ def test_long_tails_get_another_range() -> None:
     for _ in range(40):  # a hundred thousand values, and one far out
         seen.tensors[name].update(np.random.default_rng(0).standard_normal(100_000))
     seen.tensors[name].update([30.0])
-    (changed,) = advise(model.folded, recipe, seen)
+    changed = next(advise(model.folded, recipe, seen))
     assert all(changed.ops[key].activation.algorithm != "minmax" for key in changed.low_ops)
+
+
+def test_noisy_inputs_may_be_ranged_while_running() -> None:
+    torn = GUILTY["loud tokens"](0)
+    model, recipe, seen = prepared(torn)
+    dynamic = [
+        {key.name for key in found.low_ops if found.ops[key].mode == "dynamic"}
+        for found in advise(model.folded, recipe, seen)
+    ]
+    assert {"one", "two"} in dynamic
+    allowed = restrict(BACKEND.inspect(model, "auto"), ())
+    chosen = next(r for r in advise(model.folded, recipe, seen) if r.ops != recipe.ops)
+    assert all(chosen.ops[key] in allowed.choices[key] for key in chosen.low_ops)
 
 
 def test_repairs_survive_disk(tmp_path: Path) -> None:

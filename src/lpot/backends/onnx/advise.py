@@ -14,16 +14,22 @@ from lpot.core.histogram import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 WORTH = 4.0  # times less squared error, from which on another range is worth a look
+NOISY = 1e-3  # noise of an input that static ranges should not make
+TYPICAL = 75.0  # per cent of the values that are not larger than the typical one
 ALPHAS = (0.35, 0.5, 0.65, 0.8)
 SMOOTH = "smooth="  # the repair's name; its alpha stands behind it
 CHANNELS = "channels/"  # where extremes by channel lie among the extras of observations
 
 
 def advise(graph: Graph, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:
-    """Other ranges for tensors with long tails; then smoothing, where channels are outliers."""
-    changes = _other_ranges(graph, recipe, observations.tensors)
-    if changes:
-        yield recipe.replace(changes)
+    """Other ranges for tensors with long tails, or ranges found while running for noisy ones; then
+    smoothing, where channels are outliers."""
+    for changes in (
+        _other_ranges(graph, recipe, observations.tensors),
+        _dynamic(graph, recipe, observations.tensors),
+    ):
+        if changes:
+            yield recipe.replace(changes)
     seen = extremes(observations)
     low = {key.name for key in recipe.low_ops if key.kind in PRODUCTS}
     inputs = {node.input[0] for node in graph.nodes if node.name in low}
@@ -66,6 +72,33 @@ def _other_ranges(
             activation = replace(recipe.ops[key].activation, algorithm=best)
             changes[key] = replace(recipe.ops[key], activation=activation)
     return changes
+
+
+def _dynamic(
+    graph: Graph, recipe: Recipe, stats: Mapping[str, TensorStats]
+) -> dict[OpKey, OpConfig]:
+    """Matrix products whose input a range fixed beforehand keeps badly."""
+    keys = {key.name: key for key in recipe.low_ops if key.kind in PRODUCTS}
+    changes: dict[OpKey, OpConfig] = {}
+    for node in graph.nodes:
+        key = keys.get(node.name)
+        if key is None or recipe.ops[key].mode != "static" or noise(stats, node.input[0]) < NOISY:
+            continue
+        activation = replace(recipe.ops[key].activation, algorithm="minmax")
+        changes[key] = replace(recipe.ops[key], activation=activation, mode="dynamic")
+    return changes
+
+
+def noise(stats: Mapping[str, TensorStats], name: str) -> float:
+    """A tensor's own quantization noise as a share of what most of its values are like.
+
+    Not of its power: a few loud values would hide the noise that they bring upon all others.
+    """
+    seen = stats.get(name)
+    if seen is None:
+        return 0.0
+    _, typical = seen.range("percentile", symmetric=True, percentile=TYPICAL)
+    return seen.error(*seen.range("minmax")) / typical**2 if typical else 0.0
 
 
 def _least_error(stats: TensorStats) -> str | None:

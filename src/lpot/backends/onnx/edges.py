@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lpot.backends.onnx.abilities import ARITHMETIC, COMPUTE
+from lpot.backends.onnx.advise import noise
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.plan import active_inputs, plan
 from lpot.core.histogram import TensorStats
@@ -31,20 +32,12 @@ def edge_groups(
     ]
     found = []
     for name in sorted(
-        (name for name in made if name in drawn.tensors), key=lambda name: -_noise(stats, name)
+        (name for name in made if name in drawn.tensors), key=lambda name: -noise(stats, name)
     ):
         group = tuple(dict.fromkeys(keys[op] for op in _around(graph, name) if op in keys))
         if group and name not in plan(graph, recipe.with_float(group)).tensors:
             found.append((name, group))
     return found[:MOST]
-
-
-def _noise(stats: Mapping[str, TensorStats], name: str) -> float:
-    """The tensor's own noise as a share of its power."""
-    seen = stats.get(name)
-    if seen is None or not seen.power:
-        return 0.0
-    return seen.error(*seen.range("minmax")) / seen.power
 
 
 def _around(graph: Graph, name: str) -> Iterator[str]:
