@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -113,10 +116,10 @@ def test_limit_is_looked_at_first_where_it_can_decide() -> None:
     baseline = evaluate(model(95))
     race = Race(Goal(absolute=0.02), baseline)
     lost = evaluate(model(60), race)
-    assert lost.raced_out and lost.samples == 12
-    assert lost.bounds == (0.0, 0.88)
+    assert lost.raced_out and lost.samples == 16
+    assert lost.bounds == (0.0, 0.84)
     assert evaluate(model(94), race).accuracy == 0.94
-    assert function.limits == [None, 12, 12, None], "eight wrong ones lose it: twelve are looked at"
+    assert function.limits == [None, 16, 16, None], "eight wrong ones lose it: a sixth is seen"
 
 
 def test_a_dear_look_is_not_taken() -> None:
@@ -147,7 +150,7 @@ def test_limit_that_is_not_kept() -> None:
 
     made = FunctionEvaluator(evaluate)
     race = Race(Goal(absolute=0.02), made(model(95)))
-    with pytest.raises(EvaluationError, match="asked for the first 12 samples and scored 100"):
+    with pytest.raises(EvaluationError, match="asked for the first 16 samples and scored 100"):
         made(model(60), race)
 
 
@@ -197,3 +200,46 @@ def test_parts_may_be_tensors() -> None:
 def test_nan_is_told() -> None:
     with pytest.raises(EvaluationError, match="finite"):
         read_part(np.array([0.5, np.nan]), "eval_func f")
+
+
+def test_the_page_is_true(tmp_path: Path) -> None:
+    """docs/evaluation.md: both functions tune to the same model, and stop bad ones early."""
+    pytest.importorskip("onnxruntime")
+    import lpot
+    from lpot.demo import demo_data, demo_model_path
+
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile(block, "evaluation.md", "exec"), names)
+    images = demo_data().calib_images
+    found = [
+        lpot.tune(
+            demo_model_path(),
+            calib=[images[at : at + 50] for at in range(0, 500, 50)],
+            evaluate=names[name],
+            workspace=tmp_path / name,
+            measure_speed=False,
+        )
+        for name in ("accuracy", "percent")
+    ]
+    for result in found:
+        assert result.met is True
+        raced = [one for one in result.trials if one.score is not None and one.score.raced_out]
+        assert raced, "the demo's first model is far off"
+        assert all(one.score.samples < result.baseline.samples for one in raced)
+        assert any("out of reach" in note for note in result.notes)
+    assert found[0].recipe == found[1].recipe
+    assert found[0].accuracy * 100 == pytest.approx(found[1].accuracy)
+
+
+@pytest.mark.parametrize("block", range(2))
+def test_the_yaml_of_the_page_is_right(block: int) -> None:
+    from ruamel.yaml import YAML
+
+    from lpot.config import load
+
+    page = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text("utf-8")
+    text = re.findall(r"```yaml\n(.*?)```", page, flags=re.DOTALL)[block]
+    section = load(YAML(typ="safe").load(io.StringIO(text))).evaluation.accuracy
+    assert section.metric is not None or section.multi_metrics is not None

@@ -63,6 +63,15 @@ def test_side_by_side_propose_the_same(tmp_path: Path) -> None:
     assert sorted(trial.number for trial in known.trials) == [1, 2, 3, 4, 5, 6]
 
 
+def test_two_work_at_the_same_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LPOT_THREADS", raising=False)  # set in the children alone
+    (tmp_path / "met").mkdir()
+    evaluate = partial(scoring.meeting, folder=str(tmp_path / "met"))
+    limits = {"exit_policy": {"timeout": 300, "max_trials": 4}}
+    result = run(tmp_path / "w", evaluate, {"name": "process", "workers": 2}, **limits)
+    assert all(trial.state is State.DONE for trial in result.trials)
+
+
 def test_a_crash_costs_one_trial(tmp_path: Path) -> None:
     result = run(tmp_path, scoring.crashing, "process")
     first = result.trials[0]

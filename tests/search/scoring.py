@@ -50,8 +50,15 @@ def greedy(model: onnx.ModelProto) -> float:
     return score(model)
 
 
-def slow(model: onnx.ModelProto) -> float:
-    time.sleep(0.3)
+def meeting(model: onnx.ModelProto, folder: str) -> float:
+    """Goes on only when another process has come here too."""
+    if not is_all_low(model) and os.environ.get("LPOT_THREADS"):
+        (Path(folder) / str(os.getpid())).touch()
+        end = time.monotonic() + 60
+        while len(list(Path(folder).iterdir())) < 2:
+            if time.monotonic() > end:
+                raise TimeoutError("nobody else came")
+            time.sleep(0.01)
     return score(model)
 
 

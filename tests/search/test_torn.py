@@ -75,6 +75,7 @@ def test_a_bar_that_can_not_be_met(tmp_path: Path) -> None:
         measure_speed=False,
     )
     assert result.met is False and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))
+    assert any("outputs most in low precision: conv2" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(

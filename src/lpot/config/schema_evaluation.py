@@ -100,6 +100,16 @@ class Boxes(Section):
         description="A yaml of `name: number`, or COCO's json.",
         examples=["label_map.yaml"],
     )
+    iou_thrs: Thresholds | None = Field(
+        default=None,
+        description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95', which is COCO's.",
+        examples=[0.5],
+    )
+    map_points: Literal[0, 11, 101] | None = Field(
+        default=None,
+        description="Points of the precision curve; 0 takes all of them, COCO takes 101.",
+        examples=[101],
+    )
     map_key: Text = Field(
         default="DetectionBoxes_Precision/mAP", description="Which of the COCO figures counts."
     )

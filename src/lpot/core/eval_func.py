@@ -114,8 +114,8 @@ class FunctionEvaluator:
         everything, earliest = race.baseline.samples, race.earliest(self._bounds)
         if not everything or earliest is None:
             return None
-        # Half as many again, since not each of them will be wrong; a dear look is not worth it.
-        limit = max(-(-3 * earliest // 2), everything // 16)
+        # More than that, since not each of them will be wrong; a dear look is not worth it.
+        limit = max(-(-3 * earliest // 2), everything // 6)
         if limit > everything // 3:
             return None
         value = self.function(target, limit=limit)

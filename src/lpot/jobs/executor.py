@@ -133,10 +133,12 @@ class _Worker:
             self._process.start()
         theirs.close()
         self.alive = True
+        self._ready = False  # the model is loaded
         self._number = 0
         self._recipe = Recipe({})
-        self._began = 0.0
-        self._load(kit)
+        self._began = time.monotonic()
+        with contextlib.suppress(OSError):  # it died at once: `result` tells
+            self.connection.send_bytes(kit)
 
     def begin(self, number: int, recipe: Recipe) -> None:
         self._number, self._recipe, self._began = number, recipe, time.monotonic()
@@ -145,6 +147,9 @@ class _Worker:
 
     def result(self, memory: int, timeout: float) -> Trial | None:
         """The trial if it is over, None if it goes on."""
+        if not self._ready:
+            self._load()
+            return None
         spent = time.monotonic() - self._began
         if self.connection.poll():
             try:
@@ -174,24 +179,28 @@ class _Worker:
         self._process.join()
         self.connection.close()
 
-    def _load(self, kit: bytes) -> None:
-        """Send the kit, and wait until the model is loaded."""
+    def _load(self) -> None:
+        """Look whether the model is loaded; a process that can't is no fault of a recipe."""
+        spent = time.monotonic() - self._began
+        if not self.connection.poll():
+            if spent > START:
+                raise self._unusable(f"it was not ready within {START:g} s")
+            return
         try:
-            self.connection.send_bytes(kit)
-            if not self.connection.poll(START):
-                raise TimeoutError(f"it was not ready within {START:g} s")
             answer = self.connection.recv()
         except (EOFError, OSError) as error:
-            cause = str(error) if isinstance(error, TimeoutError) else self._cause()
-            self.end()
-            raise LpotError(
-                f"executor: process: a process for trials could not be started ({cause}). A script "
-                'that tunes must do so under `if __name__ == "__main__":`, for each process '
-                "imports it again"
+            cause = self._cause()
+            raise self._unusable(
+                f"it could not be started ({cause}). A script that tunes must do so under "
+                '`if __name__ == "__main__":`, for each process imports it again'
             ) from error
         if answer != _READY:
-            self.end()
-            raise LpotError(f"executor: process: a process for trials can't work: {answer}")
+            raise self._unusable(str(answer))
+        self._ready, self._began = True, time.monotonic()
+
+    def _unusable(self, cause: str) -> LpotError:
+        self.end()
+        return LpotError(f"executor: process: a process for trials can't work: {cause}")
 
     def _failed(self, cause: str, spent: float) -> Trial:
         self.end()

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+WORST = 5  # ops named as those to blame
+
 
 def finish(
     job: Job, outcome: Outcome | None, history: History | None, model: Model | None = None
@@ -178,6 +180,10 @@ def _advice(job: Job, result: Result) -> str:
         text += (
             f". {len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
         )
+    worst = sorted((key for key in job.harm if job.harm[key] > 0), key=lambda key: -job.harm[key])
+    if worst:
+        names = ", ".join(key.name for key in worst[:WORST])
+        text += f". The ops that change the outputs most in low precision: {names}"
     return f"{text}. Try more calibration data, a larger max_trials or timeout, or a wider bar"
 
 
