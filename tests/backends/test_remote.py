@@ -119,3 +119,72 @@ def test_lpot_runs_over_there() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("lpot ")
+
+
+WORK = """
+import mxnet as mx
+import numpy as np
+
+IMAGES = np.random.default_rng(0).normal(size=(64, 4, 8, 8)).astype(np.float32)
+
+
+def make():
+    data = mx.sym.var("data")
+    first = mx.sym.Convolution(data, name="one", num_filter=8, kernel=(3, 3))
+    second = mx.sym.Activation(first, act_type="relu")
+    net = mx.sym.FullyConnected(second, name="two", num_hidden=5)
+    random = np.random.default_rng(1)
+    shapes = dict(zip(net.list_arguments(), net.infer_shape(data=IMAGES.shape)[0]))
+    del shapes["data"]
+    params = {name: mx.nd.array(random.normal(0, 0.3, shape)) for name, shape in shapes.items()}
+    mx.model.save_checkpoint("net", 0, net, params, {})
+
+
+def run(model):
+    symbol, args, auxs = model
+    feeds = {**args, "data": mx.nd.array(IMAGES)}
+    bound = symbol.bind(mx.cpu(), feeds, aux_states=auxs, grad_req="null")
+    return bound.forward(is_train=False)[0].asnumpy()
+
+
+def calib():
+    return [IMAGES[:32], IMAGES[32:]]
+
+
+def score(model):
+    wanted = run(mx.model.load_checkpoint("net", 0)).argmax(1)
+    return float((run(model).argmax(1) == wanted).mean())
+
+
+if __name__ == "__main__":
+    make()
+"""
+
+
+@pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} is not set")
+def test_a_whole_tuning_over_there(tmp_path: Path) -> None:
+    """Tuned, measured, built again: all from an environment without MXNet."""
+    (tmp_path / "work.py").write_text(WORK)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+
+    assert run(os.environ[VARIABLE], "work.py").returncode == 0
+    lpot = (sys.executable, "-m", "lpot.cli")
+    tuned = run(
+        *(*lpot, "tune", "--model", "net-symbol.json", "--calib", "work:calib"),
+        *("--eval", "work:score", "--relative", "5%", "--workspace", "w", "--no-speed", "--json"),
+    )
+    assert tuned.returncode == 0, tuned.stderr
+    assert json.loads(tuned.stdout)["met"] is True
+    assert (tmp_path / "w" / "best_model-symbol.json").is_file()
+    again = run(*lpot, "recover", "net-symbol.json", "w", "1", "--output", "again", "--json")
+    assert again.returncode == 0, again.stderr
+    seen = run(*lpot, "inspect", "net-symbol.json", "--json")
+    assert seen.returncode == 0 and "Convolution" in seen.stdout
+    timed = run(
+        *(*lpot, "benchmark", "net-symbol.json", "w/best_model-symbol.json"),
+        *("--shape", "data=4,4,8,8", "--seconds", "0.2", "--rounds", "8", "--json"),
+    )
+    assert timed.returncode == 0, timed.stderr
+    assert len(json.loads(timed.stdout)["models"]) == 2

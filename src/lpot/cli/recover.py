@@ -22,10 +22,13 @@ def recover(out: Output, model: str, history: Path, number: int, target: Path) -
 
     HISTORY is a workspace or its history.jsonl.
     """
-    from lpot.cli.resolve import model_source
+    from lpot.cli.resolve import model_source, run_elsewhere
     from lpot.core.workspace import check_output
     from lpot.jobs.recover import recover as rebuild
 
+    status = run_elsewhere(None, model)
+    if status is not None:
+        return status
     source = model_source(model)
     check_output(target, source)
     with out.progress() as listener:

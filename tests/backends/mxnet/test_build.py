@@ -270,15 +270,10 @@ def test_tiny_ranges_survive() -> None:
     symbol, args, auxs = with_params(NETS["relu"], data=SHAPE)
     args["c1_weight"] *= 1e-6
     args["c1_bias"] *= 1e-6
+    args["c2_bias"] *= 0  # beside it the rest would be nothing
     random = np.random.default_rng(1)
     case = Bench((symbol, args, auxs), [(random.normal(size=SHAPE).astype(np.float32),)])
-    inner = BACKEND.build(case.model, case.space.default(), case.observations)
-    assert np.isfinite(case.outputs(inner)).all()
-    bias = args["c2_bias"].asnumpy().reshape(1, -1, 1, 1)
-    shape = (*SHAPE[:2], *SHAPE[2:])
-    signal = (case.truth.reshape(shape) - bias).ravel()
-    noise = (case.outputs(inner).reshape(shape) - bias).ravel()
-    assert sqnr(signal, noise) > 10 or np.abs(noise - signal).max() < 1e-2 * np.abs(bias).max()
+    assert case.quality() > 24
 
 
 def test_layers_used_twice_share_one_name() -> None:

@@ -51,9 +51,7 @@ class MxnetBackend:
             return MxnetModel(self, model.network, model.block, recipe)
         if observations is None:
             raise CalibrationError("static quantization needs calibration data")
-        network, precisions = build_network(
-            model.network, model.fusion, recipe, observations.tensors
-        )
+        network, precisions = build_network(model.even, model.fusion, recipe, observations.tensors)
         probe = feed(network, observations.probe[0]) if observations.probe else None
         return MxnetModel(self, network, model.block, recipe, precisions, probe)
 

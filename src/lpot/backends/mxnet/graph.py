@@ -41,6 +41,7 @@ class Graph:
 
     nodes: tuple[Node, ...]
     listed: frozenset[str]  # every tensor name that MXNet knows
+    heads: tuple[Entry, ...] = ()  # what the graph gives
 
     @classmethod
     def of(cls, symbol: mx.sym.Symbol) -> Graph:
@@ -52,7 +53,8 @@ class Graph:
         ends = raw["node_row_ptr"]
         counts = [after - before for before, after in itertools.pairwise(ends)]
         nodes = tuple(_node(item, count) for item, count in zip(raw["nodes"], counts, strict=True))
-        return cls(nodes, frozenset(symbol.get_internals().list_outputs()))
+        heads = tuple((entry[0], entry[1]) for entry in raw["heads"])
+        return cls(nodes, frozenset(symbol.get_internals().list_outputs()), heads)
 
     @property
     def ops(self) -> tuple[Node, ...]:

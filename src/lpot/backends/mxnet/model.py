@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lpot.backends.mxnet.equalize import equalize
 from lpot.backends.mxnet.fusion import Fusion, fuse
 from lpot.backends.mxnet.network import Network, Params
 from lpot.backends.mxnet.run import Feeds, Runner
@@ -68,9 +69,14 @@ class MxnetModel(Model):
         return self._runner
 
     @cached_property
+    def even(self) -> Network:
+        """The same function with its channels evened out: what INT8 is made of."""
+        return equalize(self.network)
+
+    @cached_property
     def fusion(self) -> Fusion:
         """Made once, used by every trial."""
-        return fuse(self.network)
+        return fuse(self.even)
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:

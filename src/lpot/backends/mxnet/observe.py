@@ -30,7 +30,7 @@ def observe(
     model: MxnetModel, batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
-    watch = _Watch(model.network, model.fusion)
+    watch = _Watch(model.even, model.fusion)
     stats = {name: TensorStats.empty() for name in model.fusion.tensors}
     probe: list[Inputs] = []
     kept = seen = 0
@@ -60,7 +60,7 @@ def observe(
 
 def _check_fusion(model: MxnetModel, feeds: Feeds) -> None:
     """Does the fused graph, of which INT8 is made, give what the plain one gives?"""
-    fused = Runner(model.network.around(model.fusion.symbol))(feeds)
+    fused = Runner(model.even.around(model.fusion.symbol))(feeds)
     plain = unfused(model.network, feeds)
     for name, one, other in zip(model.output_names, plain, fused, strict=True):
         if one.dtype.kind != "f" or not np.isfinite(one).all():
