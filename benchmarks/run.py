@@ -26,6 +26,8 @@ import peers
 from models import CACHE, NETS, Net, export
 from rich.console import Console
 from rich.table import Table
+from tensorflow_speed import tensorflow
+from torch_speed import torch
 
 from lpot.core.benchmark import BenchmarkResult, Settings
 from lpot.core.cpu import probe
@@ -41,7 +43,7 @@ MEMORY_GOAL = 1.1  # peak memory of 200 samples over that of 20: flat
 CALIBRATION_NET = "resnet50"
 RECORD_GOAL = 0.5  # our speed over tf.data's, one thread
 IMAGE_GOAL = 1.2  # our time over Pillow's decode and resize alone
-WITHOUT_NETS = {"import", "data"}
+WITHOUT_NETS = {"import", "data", "tensorflow", "torch"}
 
 Section = Callable[[Sequence[Net], Console], dict[str, Any]]
 
@@ -208,6 +210,8 @@ SECTIONS: dict[str, Section] = {
     "build": build,
     "import": import_time,
     "data": data,
+    "tensorflow": tensorflow,
+    "torch": torch,
 }
 
 

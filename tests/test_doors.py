@@ -227,7 +227,7 @@ def test_integerops_means_dynamic_and_needs_no_data() -> None:
     assert {config.mode for config in recipe.ops.values() if not config.is_float} == {"dynamic"}
 
 
-def test_names_whose_work_is_to_come() -> None:
-    quantizer = lpot.Quantization("conf.yaml")
-    with pytest.raises(lpot.LpotError, match="q_func is not available yet"):
-        quantizer(demo_model_path(), q_func=lambda model: model)
+def test_a_backend_that_can_not_train_says_so() -> None:
+    conf = {"model": {"name": "net"}, "quantization": {"approach": "quant_aware_training"}}
+    with pytest.raises(lpot.LpotError, match="backend onnx can't train"):
+        lpot.Quantization(conf)(demo_model_path(), q_func=lambda model: model)

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Any
 from lpot.version import VERSION as __version__
 
 if TYPE_CHECKING:
+    from lpot.benchmark import Benchmark as Benchmark
     from lpot.core.errors import LpotError as LpotError
     from lpot.core.evaluate import takes_session as takes_session
     from lpot.core.goal import Goal as Goal
     from lpot.core.result import Result as Result
+    from lpot.jobs.inspect_tensors import compare_tensors as compare_tensors
+    from lpot.jobs.inspect_tensors import inspect_tensor as inspect_tensor
     from lpot.jobs.load import load as load
     from lpot.jobs.recover import recover as recover
     from lpot.jobs.tune import tune as tune
@@ -24,10 +27,13 @@ if TYPE_CHECKING:
 
 # name → where it lives; imported when first asked for, so that `import lpot` costs nothing
 _PUBLIC = {
+    "Benchmark": "lpot.benchmark",
     "Goal": "lpot.core.goal",
     "LpotError": "lpot.core.errors",
     "Quantization": "lpot.quantization",
     "Result": "lpot.core.result",
+    "compare_tensors": "lpot.jobs.inspect_tensors",
+    "inspect_tensor": "lpot.jobs.inspect_tensors",
     "load": "lpot.jobs.load",
     "recover": "lpot.jobs.recover",
     "takes_session": "lpot.core.evaluate",

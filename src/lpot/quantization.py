@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.jobs.quantizer import Quantizer, refuse_training
+from lpot.jobs.quantizer import Quantizer
 
 
 class Quantization(Quantizer):
@@ -24,7 +24,7 @@ class Quantization(Quantizer):
         eval_dataloader: Any = None,
         eval_func: Any = None,
     ) -> Any:
-        refuse_training("q_func", q_func if q_dataloader is None else None)
+        self.q_func = q_func
         result = self.run(
             model, q_dataloader, eval_func, eval_dataloader, self._metric, self._postprocess
         )

@@ -9,9 +9,8 @@ import pytest
 from lpot.config import identity, load, unavailable
 from lpot.config.availability import GONE, LATER
 from lpot.config.outline import dotted, walk
-from lpot.config.rules import approach, goal, limits, model_spec, rules, sampling_sizes
+from lpot.config.rules import approach, goal, limits, model_spec, rules, sampling_sizes, trains
 from lpot.core.backend import ModelSpec
-from lpot.core.errors import NotAvailableYet
 from lpot.core.goal import Goal
 from lpot.core.limits import Limits
 from lpot.core.space import Rule, TensorRule
@@ -103,16 +102,29 @@ def test_sampling_sizes() -> None:
         ("post_training_static_quant", "static"),
         ("post_training_dynamic_quant", "dynamic"),
         ("post_training_auto_quant", "auto"),
+        ("quant_aware_training", "static"),
     ],
 )
 def test_approach(word: str, short: str) -> None:
     assert approach(load({"quantization": {"approach": word}})) == short
 
 
-def test_approach_left_open_or_not_there_yet() -> None:
+def test_approach_left_open() -> None:
     assert approach(load()) is None
-    with pytest.raises(NotAvailableYet, match="quant_aware_training"):
-        approach(load({"quantization": {"approach": "quant_aware_training"}}))
+
+
+@pytest.mark.parametrize(
+    ("word", "has_loop", "wanted"),
+    [
+        ("quant_aware_training", False, True),
+        ("post_training_static_quant", True, False),
+        (None, True, True),
+        (None, False, False),
+    ],
+)
+def test_who_trains(word: str | None, has_loop: bool, wanted: bool) -> None:
+    section = {} if word is None else {"quantization": {"approach": word}}
+    assert trains(load(section), has_loop) is wanted
 
 
 # What the first version promises to act upon; flipping a later key must not touch these.
@@ -177,19 +189,18 @@ def test_unavailable_names_what_was_set(write) -> None:
         "  tensorboard: true\n"
         "  diagnosis: false\n"
         "quantization:\n"
-        "  recipes: {weight_correction: yes, scale_propagation_concat: true}\n"
+        "  recipes: {weight_correction: yes, scale_propagation_concat: false}\n"
         "  op_wise: {fc: {activation: {compute_dtype: uint8}}}\n"
         "pruning: {}\n"
     )
     assert unavailable(load(path)) == [
         f"{path}:2: device: 'gpu' is not available yet; models run on the CPU",
-        f"{path}:8: quantization.recipes.weight_correction: true is not available yet; "
-        "leave it at its default",
+        f"{path}:8: quantization.recipes.scale_propagation_concat: false: it has no effect: scales "
+        "are shared wherever the kernels are made for that",
         f"{path}:9: quantization.op_wise.fc.activation.compute_dtype is not available yet; "
         "remove it",
         f"{path}:4: tuning.strategy.name: 'sigopt': the SigOpt service has ended: basic is used in "
         "its place; bayesian and tpe are the nearest to it",
-        f"{path}:5: tuning.tensorboard: true is not available yet; remove it",
         f"{path}:10: pruning is not available yet; remove it",
     ]
 

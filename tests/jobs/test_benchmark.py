@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lpot.core.batch import InputSpec
-from lpot.core.benchmark import COLUMNS, Settings
+from lpot.core.benchmark import COLUMNS, Layout, Settings
 from lpot.core.cpu import probe
 from lpot.core.errors import ConfigError, DataError, EvaluationError
 from lpot.jobs.benchmark import benchmark
@@ -80,6 +80,15 @@ def faulty(after, how):
                 os._exit(7)
             time.sleep(3600)
     return call, X
+
+def weak(pid_of_the_weak, after=3):
+    """Two instances of one program, of which the one that comes first falls."""
+    path = Path(pid_of_the_weak)
+    try:
+        path.touch(exist_ok=False)
+    except FileExistsError:
+        return (lambda feed: time.sleep(0.001)), X
+    return faulty(after, "exit")
 
 def nothing():
     return 42
@@ -260,7 +269,58 @@ def test_instances_are_pinned_to_cores_of_their_own(tmp_path):
     assert all(fact["environment"]["LPOT_THREADS"] == "1" for fact in facts)
     (model,) = result.models
     assert len(model.timing.samples) == 6
-    assert model.throughput == pytest.approx(2 * model.timing.throughput)
+    parts = [part.timing.throughput for part in model.parts]
+    assert model.throughput == pytest.approx(sum(parts)) and len(parts) == 2
+    assert [list(part.cores) for part in model.parts] == sorted(pinned)
+    assert result.rows()[0]["instances"] == "2"
+
+
+@pytest.mark.skipif(probe().cores < 2, reason="needs two cores")
+@pytest.mark.parametrize("after", [0, 4])
+def test_one_instance_falls_and_the_others_are_reported(tmp_path, after):
+    weak = made("weak", pid_of_the_weak=str(tmp_path / "it"), after=after)
+    settings = Settings(warmup=1, rounds=8, iteration=8, instances=2, cores_per_instance=1)
+    result = benchmark([weak, made("sleeper")], settings=settings)
+    assert not result.ok
+    first, second = result.models
+    assert first.error is None and first.timing is not None and len(first.timing.rounds) == 8
+    (fallen,) = first.fallen
+    assert "status 7" in fallen.error and fallen.timing is None
+    (alive,) = [part for part in first.parts if part.error is None]
+    assert first.throughput == pytest.approx(alive.timing.throughput)
+    assert "1 of 2" in result.rows()[0]["instances"] and "status 7" in result.rows()[0]["instances"]
+    assert second.comparison is not None and not second.fallen
+    told = json.loads(json.dumps(result.to_json()))
+    assert told["ok"] is False and told["models"][0]["parts"][fallen.number]["error"]
+
+
+@pytest.mark.skipif(probe().cores < 2, reason="needs two cores")
+def test_layouts_against_each_other_by_throughput():
+    """Sleeping needs no core: two sleepers do twice the work of one."""
+    result = benchmark(
+        [made("sleeper", seconds=0.01)],
+        settings=QUICK,
+        layouts=[Layout(1, 2), Layout(2, 1)],
+    )
+    assert [model.label for model in result.models] == ["sleeper 1x2", "sleeper 2x1"]
+    assert result.models[1].comparison.verdict == "faster"
+    assert 1.5 < result.models[1].comparison.ratio < 2.5
+    with pytest.raises(ConfigError, match="need 2000 cores"):
+        benchmark([made("sleeper")], settings=QUICK, layouts=[Layout(2, 1000)])
+    with pytest.raises(ConfigError, match="INSTANCESxCORES"):
+        Layout.parse("2 by 1")
+
+
+def test_feeds_by_place(tmp_path):
+    benchmark(
+        [made("recorder", folder=str(tmp_path))],
+        feeds=(np.ones((2, 2)), np.ones((2, 3), int)),
+        settings=Settings(warmup=0, rounds=1, iteration=1),
+    )
+    fed = json.loads(next(tmp_path.glob("*.fed")).read_text().splitlines()[0])
+    assert list(fed) == ["file", "a/b:0"]
+    with pytest.raises(DataError, match=r"has 2 input\(s\)"):
+        benchmark([made("recorder", folder=str(tmp_path))], feeds=(np.ones((2, 2)),))
 
 
 def test_own_feeds_reach_the_model_in_turn(tmp_path):

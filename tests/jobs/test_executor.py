@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -165,6 +167,31 @@ class TestRay:
         result = run(tmp_path, scoring.crashing, "ray")
         assert result.trials[0].state is State.FAILED
         assert result.met and result.float_ops == ("conv2",)
+
+
+@pytest.mark.slow
+def test_a_cluster_that_is_gone_leaves_the_best_and_the_history(tmp_path: Path) -> None:
+    pytest.importorskip("ray")
+    if not Path("/proc/self/stat").exists():
+        pytest.skip("this system does not tell whose child a process is")
+    script = Path(__file__).with_name("ray_gone.py")
+    paths = os.pathsep.join(path for path in sys.path if path)
+
+    def call(executor: str) -> str:
+        done = subprocess.run(
+            [sys.executable, str(script), str(tmp_path), executor],
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=300,
+        )
+        return done.stdout.strip().splitlines()[-1]
+
+    assert call("ray").startswith("1 True the Ray cluster is gone")
+    assert call("serial").startswith("4 True max_trials")
+    known = History.read(tmp_path / "history.jsonl")
+    assert [trial.state for trial in known.trials] == [State.DONE] * 4
 
 
 def test_ray_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -68,3 +68,10 @@ def leaving_a_mark(model: onnx.ModelProto, mark: str) -> float:
         Path(mark).touch()
         os._exit(7)
     return score(model)
+
+
+def slow(model: onnx.ModelProto) -> float:
+    """Takes its time wherever it is not all in INT8."""
+    if not is_all_low(model) and os.environ.get("LPOT_THREADS"):
+        time.sleep(30)
+    return score(model)

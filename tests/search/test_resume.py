@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,3 +77,46 @@ def test_a_strategy_that_names_an_unknown_op(tmp_path: Path) -> None:
     (first,), (second,) = seen
     assert first.state is State.FAILED and "nowhere" in (first.error or "")
     assert second.state is State.DONE
+
+
+DYING = """
+import sys
+from pathlib import Path
+from search.scoring import crashing
+from search.test_resume import run
+if __name__ == "__main__":
+    result = run(Path(sys.argv[1]), 3, "basic", crashing)
+    print([trial.error for trial in result.trials])
+"""
+
+
+@pytest.mark.slow
+def test_a_recipe_in_which_the_process_dies_is_given_up(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", DYING, str(tmp_path / "w")]
+    paths = os.pathsep.join(path for path in sys.path if path)
+    done = [
+        subprocess.run(
+            command,
+            env={**os.environ, "PYTHONPATH": paths},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        for _ in range(4)
+    ]
+    # Once may be chance (a machine switched off): it is tried again. Twice is not.
+    assert [run.returncode for run in done] == [-signal.SIGSEGV, -signal.SIGSEGV, 0, 0]
+    assert all("the process died in it" in run.stdout for run in done[2:])
+
+
+def test_an_interrupted_trial_is_no_death(tmp_path: Path) -> None:
+    def leaving(model: object) -> float:
+        if scoring.is_all_low(model):  # type: ignore[arg-type]
+            raise KeyboardInterrupt
+        return scoring.score(model)  # type: ignore[arg-type]
+
+    for _ in range(3):
+        with pytest.raises(KeyboardInterrupt):
+            run(tmp_path, 3, "basic", leaving)
+    result = run(tmp_path, 3, "basic")
+    assert result.trials[0].state is State.DONE

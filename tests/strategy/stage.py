@@ -37,10 +37,11 @@ def drive(
     where: TuningSpace,
     passes: Callable[[Recipe], bool],
     limit: int = 1000,
+    score: Callable[[Recipe], float] | None = None,
     **context: object,
 ) -> list[Recipe]:
     """Run a strategy to its end, or to `limit` recipes; what it proposed, in order."""
-    return [trial.recipe for trial in trials(strategy, where, passes, limit, **context)]
+    return [trial.recipe for trial in trials(strategy, where, passes, limit, score, **context)]
 
 
 def trials(
@@ -48,6 +49,7 @@ def trials(
     where: TuningSpace,
     passes: Callable[[Recipe], bool],
     limit: int = 1000,
+    score: Callable[[Recipe], float] | None = None,
     **context: object,
 ) -> list[Trial]:
     knowledge = StrategyContext(**{"baseline": 1.0, **context})  # type: ignore[arg-type]
@@ -55,7 +57,7 @@ def trials(
     seen: list[Trial] = []
     batch: Sequence[Recipe] | None = next(proposals, None)
     while batch and len(seen) < limit:
-        fed = [_trial(len(seen) + n, recipe, passes) for n, recipe in enumerate(batch, 1)]
+        fed = [_trial(len(seen) + n, recipe, passes, score) for n, recipe in enumerate(batch, 1)]
         seen += fed
         # As the loop does: a strategy that does not settle is stopped at its first success.
         settles = getattr(strategy, "settles", False)
@@ -68,9 +70,15 @@ def trials(
     return seen
 
 
-def _trial(number: int, recipe: Recipe, passes: Callable[[Recipe], bool]) -> Trial:
+def _trial(
+    number: int,
+    recipe: Recipe,
+    passes: Callable[[Recipe], bool],
+    score: Callable[[Recipe], float] | None,
+) -> Trial:
     met = passes(recipe)
-    return Trial(number, recipe, State.DONE, Score(1.0 if met else 0.6), met)
+    missed = 0.6 if score is None else score(recipe)
+    return Trial(number, recipe, State.DONE, Score(1.0 if met else missed), met)
 
 
 def best(seen: list[Recipe], passes: Callable[[Recipe], bool]) -> set[str]:

@@ -420,13 +420,31 @@ def test_glue(here: Path, tune: Tune, task: str, head: str, row: str, metric: st
     check(told, expected.result())
 
 
-def test_squad(here: Path, tune: Tune) -> None:
+@pytest.mark.parametrize(
+    ("dataset", "steps"),
+    [
+        ("{{SQuAD: {options}}}", "{{SquadV1: {options}}}"),
+        (
+            "{{mzbert: {{root: eval.record, label_file: dev.json}}}}",
+            "{{Collect: {{length: 20}}, SquadV1: {options}}}",
+        ),
+        (
+            "{{mzbert: {{root: eval.record, label_file: dev.json}}}}",
+            "{{SquadV1ModelZoo: {options}}}",
+        ),
+    ],
+)
+def test_squad(here: Path, tune: Tune, dataset: str, steps: str) -> None:
     model = reader([("start", 1), ("end", 1)], pooled=False)
     onnx.save(model, here / "net.onnx")
     (here / "vocab.txt").write_text("\n".join(WORDS))
     question = "where fox"
     contexts = sentences()
-    start, end = outputs(model, *encode([(question, text) for text in contexts], 16))
+    inputs = encode([(question, text) for text in contexts], 16)
+    columns = ("input_ids", "input_mask", "segment_ids")
+    windows = [dict(zip(columns, row, strict=True)) for row in zip(*inputs, strict=True)]
+    record_files.write(here / "eval.record", [record_files.serialize(one) for one in windows])
+    start, end = outputs(model, *inputs)
     asked, scores = [], []
     for number, text in enumerate(contexts):
         words = text.split()
@@ -455,8 +473,10 @@ def test_squad(here: Path, tune: Tune) -> None:
     options = (
         "{label_file: dev.json, vocab_file: vocab.txt, max_seq_length: 16, max_query_length: 4}"
     )
-    more = f", postprocess: {{transform: {{SquadV1: {options}}}}}"
-    told = tune(conf(f"{{SQuAD: {options}}}", "metric: SquadF1", more=more, bar="absolute: 100"))
+    more = f", postprocess: {{transform: {steps.format(options=options)}}}"
+    told = tune(
+        conf(dataset.format(options=options), "metric: SquadF1", more=more, bar="absolute: 100")
+    )
     check(told, float(np.mean(scores)))
     assert told["baseline"]["samples"] == COUNT
 

@@ -61,6 +61,9 @@ SUFFIXES: Mapping[str, str] = {
     ".h5": "tensorflow",
     ".keras": "tensorflow",
     ".params": "mxnet",
+    ".pt": "pytorch",
+    ".pt2": "pytorch",
+    ".pth": "pytorch",
 }
 SYMBOL = "-symbol.json"  # MXNet names a model by what stands before this
 # Files by which a folder tells its framework.

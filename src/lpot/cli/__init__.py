@@ -11,6 +11,7 @@ import click
 
 from lpot.cli.benchmark import benchmark
 from lpot.cli.config import schema, template
+from lpot.cli.dashboard import dashboard
 from lpot.cli.demo import demo
 from lpot.cli.doctor import doctor
 from lpot.cli.inspect import inspect
@@ -68,7 +69,18 @@ def cli(verbose: int, quiet: bool) -> None:
     """
 
 
-for _command in (demo, tune, benchmark, inspect, report, recover, doctor, schema, template):
+for _command in (
+    demo,
+    tune,
+    benchmark,
+    inspect,
+    report,
+    dashboard,
+    recover,
+    doctor,
+    schema,
+    template,
+):
     cli.add_command(_command)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,16 +14,32 @@ from lpot.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lpot.core.progress import Listener
+    from lpot.jobs.benchmark_order import Order
 
 EPILOG = """\b
 Examples:
   lpot benchmark net.onnx net_int8.onnx
   lpot benchmark net.onnx net_int8.onnx --shape image=1,3,224,224 --threads 4
+  lpot benchmark net.onnx --layouts 1x2,2x1      two cores for one instance, or one for each of two
+  lpot benchmark net.onnx net_int8.onnx --profile
+  lpot benchmark deploy.yaml --mode accuracy     what a tuning left, by its own metric
+  lpot benchmark net_int8.onnx --runtimes
 """
 
 
 @click.command(epilog=EPILOG, short_help="Measure models against the first one.")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    help="Yaml whose `evaluation` section says how; flags win over it.",
+)
+@click.option(
+    "--mode",
+    type=click.Choice(["performance", "accuracy"]),
+    default="performance",
+    help="What to measure.  [performance]",
+)
 @click.option(
     "--shape",
     "shapes",
@@ -38,37 +55,112 @@ Examples:
 @click.option("--seconds", type=float, help="Timed seconds of each model over all rounds.")
 @click.option("--instances", type=click.IntRange(min=1), help="Processes of each model.")
 @click.option("--cores-per-instance", type=click.IntRange(min=1), help="Pin each to so many.")
+@click.option(
+    "--layouts",
+    metavar="NxC,NxC,…",
+    help="Compare ways to share the cores: N instances of C cores each.",
+)
+@click.option("--profile", is_flag=True, help="Time by op: FP32 first, low precision second.")
+@click.option(
+    "--runtimes",
+    is_flag=True,
+    help="Where to run it: its framework, ONNX Runtime and OpenVINO on the same recipe.",
+)
 @command
 def benchmark(
     out: Output,
     models: tuple[str, ...],
+    config: Path | None,
+    mode: str,
     shapes: tuple[str, ...],
     batch_size: int | None,
+    layouts: str | None,
+    profile: bool,
+    runtimes: bool,
     **settings: Any,
 ) -> int:
     """Measure models against the first one, interleaved, with threads set.
 
-    MODEL is a file, or pkg.mod:factory that returns a callable and its InputSpecs. "No
-    significant difference" is a possible answer.
+    MODEL is a file, a tuning's workspace or its deploy.yaml (the tuned model with its settings), or
+    pkg.mod:factory that returns a callable and its InputSpecs. "No significant difference" is a
+    possible answer. The exit status is 2 when a model, or one instance of it, failed.
     """
-    from lpot.cli.resolve import look_here
-    from lpot.core.benchmark import Settings
-    from lpot.jobs.benchmark import benchmark as measure
-    from lpot.report.table import benchmark_table
+    from lpot.cli.resolve import look_here, run_elsewhere
+    from lpot.jobs.benchmark_order import Order
 
     look_here()
-    chosen = Settings(**{name: value for name, value in settings.items() if value is not None})
+    for model in models:
+        if (status := run_elsewhere(None, model)) is not None:
+            return status
+    if profile and runtimes:
+        raise ConfigError("given beside --profile: one at a time", "--runtimes")
+    order = Order.read(
+        models,
+        config=config,
+        mode=mode,
+        shapes=parse_shapes(shapes),
+        batch_size=batch_size,
+        layouts=layouts,
+        changes={name: value for name, value in settings.items() if value is not None},
+    )
+    if profile:
+        return _profile(out, order)
+    if runtimes:
+        return _runtimes(out, order)
+    return _accuracy(out, order) if order.mode == "accuracy" else _performance(out, order)
+
+
+def _performance(out: Output, order: Order) -> int:
+    from lpot.report.table import benchmark_table
+
     with out.progress() as listener:
         listener.phase("starting a process for each model")
-        found = measure(
-            models,
-            shapes=parse_shapes(shapes),
-            batch_size=batch_size,
-            settings=chosen,
-            progress=_bar(listener),
-        )
+        found = order.measure(_bar(listener))
     out.show(benchmark_table(found))
     status = OK if found.ok else WRONG_CALL
+    out.tell({**found.to_json(), "exit": status})
+    return status
+
+
+def _accuracy(out: Output, order: Order) -> int:
+    from lpot.report.table import listing
+
+    with out.progress() as listener:
+        scores = order.score(listener)
+    rows = [
+        (label, f"{score.accuracy:.6g}", str(score.samples or ""), f"{score.seconds:.3g}")
+        for label, score in scores.items()
+    ]
+    out.show(listing(("model", "accuracy", "samples", "seconds"), rows))
+    told = {label: score.to_json() for label, score in scores.items()}
+    out.tell({"mode": "accuracy", "models": told, "exit": OK})
+    return OK
+
+
+def _profile(out: Output, order: Order) -> int:
+    from lpot.core.profile import COLUMNS
+    from lpot.report.table import listing
+
+    with out.progress() as listener:
+        listener.phase("starting a process for each model")
+        found = order.profile(_bar(listener))
+    out.show(listing(COLUMNS, found.table()))
+    out.show(found.summary())
+    for note in found.notes:
+        out.show(f"note: {note}")
+    out.tell({**found.to_json(), "exit": OK})
+    return OK
+
+
+def _runtimes(out: Output, order: Order) -> int:
+    from lpot.report.table import benchmark_table
+
+    with out.progress() as listener:
+        listener.phase("writing the model for each runtime")
+        found = order.runtimes(_bar(listener))
+    out.show(benchmark_table(found.result))
+    out.show(found.sentence)
+    status = OK if found.result.ok else WRONG_CALL
     out.tell({**found.to_json(), "exit": status})
     return status
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lpot.cli.output import OK, Output, command
+from lpot.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lpot.core.space import Capability, OpInfo
@@ -26,9 +28,36 @@ if TYPE_CHECKING:
     default="this",
     help="CPU it will run on.",
 )
+@click.option("--tensors", is_flag=True, help="Compare FP32 and low precision, op by op.")
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="WORKSPACE|MODEL",
+    help="With --tensors: where the tuned model lies.",
+)
+@click.option("--calib", metavar="PKG.MOD:NAME", help="With --tensors: data; one batch is read.")
+@click.option("--op", "ops", multiple=True, help="With --tensors: this op alone; repeat it.")
+@click.option(
+    "--trial", type=click.IntRange(min=1), metavar="N", help="With --tensors: not the best one."
+)
+@click.option(
+    "--output", type=click.Path(path_type=Path), help="With --tensors: write histograms as a page."
+)
 @command
-def inspect(out: Output, model: str, framework: str | None, approach: Any, target: Any) -> int:
-    """List every op of a model: whether it can be low precision, and why not."""
+def inspect(
+    out: Output,
+    model: str,
+    framework: str | None,
+    approach: Any,
+    target: Any,
+    tensors: bool,
+    **options: Any,
+) -> int:
+    """List every op of a model: whether it can be low precision, and why not.
+
+    With --tensors: how far each op's output and weight are from FP32 after a tuning, the worst
+    first.
+    """
     from lpot.backends import detect, get_backend, implied_approach
     from lpot.cli.resolve import model_source, run_elsewhere
     from lpot.report.table import listing
@@ -36,6 +65,13 @@ def inspect(out: Output, model: str, framework: str | None, approach: Any, targe
     status = run_elsewhere(framework, model)
     if status is not None:
         return status
+    if tensors:
+        from lpot.cli.tensors import show_tensors
+
+        return show_tensors(out, model, framework, **options)
+    given = [name for name, value in options.items() if value]
+    if given:
+        raise ConfigError("it goes with --tensors only", f"--{given[0].removesuffix('s')}")
     with out.progress() as listener:
         listener.phase("loading the model")
         source = model_source(model)

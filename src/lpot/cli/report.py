@@ -1,36 +1,80 @@
-"""`lpot report`: what a finished tuning gave, again."""
+"""`lpot report`: what a tuning gave, again; or two of them side by side."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lpot.cli.output import OK, Output, command
 
+if TYPE_CHECKING:
+    from lpot.core.report import Report
+
 SHOWN = 15  # ops in the terminal; the page has all of them
 
 
-@click.command(short_help="Show the report of a finished tuning.")
+@click.command(short_help="Show the report of a tuning, or compare two.")
 @click.argument("workspace", type=click.Path(path_type=Path))
-@click.option(
-    "--output", "target", type=click.Path(path_type=Path), help="Write the page here as well."
-)
+@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.option("--output", "target", type=click.Path(path_type=Path), help="Write the page here.")
 @command
-def report(out: Output, workspace: Path, target: Path | None) -> int:
-    """Show the report of a finished tuning: verdict, trials, and the ops that hurt.
+def report(out: Output, workspace: Path, other: Path | None, target: Path | None) -> int:
+    """Show the report of a tuning: verdict, trials, and the ops that hurt.
 
-    WORKSPACE is the folder of the tuning; its report.html is the same for a browser.
+    WORKSPACE is the folder of the tuning; its report.html is the same for a browser. A tuning that
+    is under way, or was cut off, is shown as far as it got. With a second folder, OTHER, the two
+    runs are compared.
     """
-    from lpot.core.card import write_text
-    from lpot.jobs.report import PAGE, read_report
+    from lpot.jobs.report_source import read_report
+
+    found = read_report(workspace)
+    if other is not None:
+        return _compare(out, (workspace, other), (found, read_report(other)), target)
+    from lpot.jobs.report import PAGE
     from lpot.report.html import page
     from lpot.report.summary import summary
 
-    found = read_report(workspace)
+    place = target or workspace / PAGE
     if target is not None:
-        write_text(target, page(found))
+        write_page(target, page(found))
     out.show(summary(found, SHOWN))
-    out.show(f"page: {target or workspace / PAGE}")
+    if place.is_file():
+        out.show(f"page: {place}")
     out.tell(found.to_json())
     return OK
+
+
+def _compare(
+    out: Output, places: tuple[Path, Path], both: tuple[Report, Report], target: Path | None
+) -> int:
+    from lpot.core.versus import versus
+    from lpot.report.versus import versus_page, versus_summary
+
+    found = versus(*both)
+    names = _names(places)
+    if target is not None:
+        write_page(target, versus_page(found, names))
+    out.show(versus_summary(found, names, SHOWN))
+    out.show(f"page: {target}" if target else "a page of it: --output FILE.html")
+    out.tell({**found.to_json(), "paths": [str(place) for place in places]})
+    return OK
+
+
+def _names(places: tuple[Path, Path]) -> tuple[str, str]:
+    """Short names that differ."""
+    first, second = (place.resolve() for place in places)
+    if first.name != second.name:
+        return first.name, second.name
+    return str(places[0]), str(places[1])
+
+
+def write_page(target: Path, text: str) -> None:
+    from lpot.core.card import write_text
+    from lpot.core.errors import WorkspaceError
+
+    try:
+        write_text(target, text)
+    except OSError as error:
+        raise WorkspaceError(f"{target}: can't write the page ({error.strerror})") from error

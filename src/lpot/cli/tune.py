@@ -54,6 +54,7 @@ Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort onl
 @click.option("--framework", help="Found out from the model when not given.")
 @click.option("--approach", help="static, dynamic or auto.")
 @click.option("--relative", metavar="SHARE", help="Loss allowed, such as 0.01 or 1%.  [0.01]")
+@click.option("--bar", metavar="SHARE", help="The same as what to keep: 99%, 99.9%, mlperf …")
 @click.option("--absolute", metavar="LOSS", help="Loss allowed in the metric's own unit.")
 @click.option("--lower-is-better", is_flag=True, help="The metric is a loss.")
 @click.option("--objective", help="performance, modelsize, footprint or accuracy.")
@@ -70,6 +71,9 @@ Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort onl
 @click.option("--new-run", is_flag=True, help="Don't go on from the history that is there.")
 @click.option("--lenient", is_flag=True, help="Names that match no op are a warning.")
 @click.option("--no-speed", is_flag=True, help="Don't measure speed.")
+@click.option(
+    "--mlflow", metavar="URI", help="Log to this MLflow store or server; `default`: MLflow's own."
+)
 @click.option("--dry-run", is_flag=True, help="Check everything, evaluate nothing.")
 @click.option(
     "--progress",
@@ -125,8 +129,19 @@ def make_request(options: dict[str, Any], listener: Listener) -> Request:
         new_run=options["new_run"],
         lenient=options["lenient"],
         measure_speed=not options["no_speed"],
-        listener=listener,
+        listener=_with_mlflow(listener, options["mlflow"], config.model.name),
     )
+
+
+def _with_mlflow(listener: Listener, uri: str | None, name: str) -> Listener:
+    if uri is None:
+        return listener
+    from lpot.core.progress import Chorus
+    from lpot.jobs.callbacks import Aside
+    from lpot.jobs.mlflow import MlflowListener
+
+    store = None if uri == "default" else uri
+    return Chorus(listener, Aside(MlflowListener(store, name=name)))
 
 
 def make_config(options: dict[str, Any]) -> Config:
@@ -142,6 +157,8 @@ def make_config(options: dict[str, Any]) -> Config:
         changes[KEYS["lower_is_better"]] = False
     if options["approach"] in ("static", "dynamic", "auto"):
         changes[KEYS["approach"]] = f"post_training_{options['approach']}_quant"
+    if options["bar"] is not None:
+        changes[KEYS["relative"]] = _loss(options)
     if options["relative"] is not None and options["absolute"] is not None:
         raise ConfigError("given beside --relative: keep one of them", "--absolute")
     if options["conf"] is None and options["strategy"] is None:
@@ -152,6 +169,18 @@ def make_config(options: dict[str, Any]) -> Config:
         return override(config, changes)
     except ConfigMistakes as error:
         raise _by_option(error) from None
+
+
+def _loss(options: dict[str, Any]) -> float:
+    from lpot.core.goal import share_lost
+
+    rival = next((name for name in ("relative", "absolute") if options[name] is not None), None)
+    if rival is not None:
+        raise ConfigError(f"given beside --{rival}: keep one of them", "--bar")
+    try:
+        return share_lost(options["bar"])
+    except ValueError as error:
+        raise ConfigError(str(error), "--bar") from error
 
 
 def _by_option(error: Any) -> ConfigError:

@@ -13,29 +13,14 @@ from lpot.config.scalar import show
 from lpot.config.schema import Config
 from lpot.config.section import Section
 
-_REPAIR = "leave it at its default"
-_TRAINING = "quantize after training instead"
 
 # key, or key=word → what to do instead
 LATER: dict[str, str] = {
     "device=gpu": "models run on the CPU",
-    "quantization.approach=quant_aware_training": _TRAINING,
-    "quantization.train": _TRAINING,
-    "quantization.advance": "remove it",
-    "quantization.recipes.scale_propagation_max_pooling": _REPAIR,
-    "quantization.recipes.scale_propagation_concat": _REPAIR,
-    "quantization.recipes.first_conv_or_matmul_quantization": "name the op in op_wise",
-    "quantization.recipes.last_conv_or_matmul_quantization": "name the op in op_wise",
-    "quantization.recipes.pre_post_process_quantization": "name the ops in op_wise",
-    "quantization.recipes.fast_bias_correction": _REPAIR,
-    "quantization.recipes.weight_correction": _REPAIR,
     "quantization.model_wise.activation.compute_dtype": "remove it",
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
-    "graph_optimization": "remove it",
-    "mixed_precision": "remove it",
     "model_conversion": "remove it",
-    "tuning.tensorboard": "remove it",
     "tuning.diagnosis": "remove it",
     "pruning": "remove it",
     "distillation": "remove it",
@@ -43,8 +28,11 @@ LATER: dict[str, str] = {
     "nas": "remove it",
 }
 _SIGOPT = "the SigOpt service has ended"
+_SHARED = "it has no effect: scales are shared wherever the kernels are made for that"
 # The same for what will not come back.
 GONE: dict[str, str] = {
+    "quantization.recipes.scale_propagation_max_pooling": _SHARED,
+    "quantization.recipes.scale_propagation_concat": _SHARED,
     "tuning.strategy.name=sigopt": f"{_SIGOPT}: basic is used in its place; bayesian and tpe are "
     "the nearest to it",
     "tuning.strategy.sigopt_api_token": f"{_SIGOPT}: remove it",
@@ -68,8 +56,8 @@ def unavailable(config: Config) -> list[str]:
     """One sentence for each key that was set, to something else than its default, in vain.
 
     >>> from lpot.config.load import load
-    >>> unavailable(load({"tuning": {"tensorboard": True}}))
-    ['tuning.tensorboard: true is not available yet; remove it']
+    >>> unavailable(load({"tuning": {"diagnosis": True}}))
+    ['tuning.diagnosis: true is not available yet; remove it']
     """
     return list(_sentences(config, config, (), ()))
 

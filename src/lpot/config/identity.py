@@ -35,6 +35,8 @@ def identity(config: Config) -> dict[str, Any]:
             "model": _DECIDING_MODEL,
             "device": True,
             "use_bf16": True,
+            "graph_optimization": True,
+            "mixed_precision": True,
             "quantization": True,
             "tuning": _DECIDING_TUNING,
             "evaluation": True,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from lpot.config.schema import Config
 from lpot.config.schema_quantization import Activation, OpRule, Weight
 from lpot.core.backend import Approach, ModelSpec
-from lpot.core.errors import ConfigError, NotAvailableYet
+from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal, Objectives
 from lpot.core.limits import Limits
 from lpot.core.space import Rule, TensorRule
@@ -16,9 +16,12 @@ _APPROACHES: dict[str, Approach] = {
     "post_training_static_quant": "static",
     "post_training_dynamic_quant": "dynamic",
     "post_training_auto_quant": "auto",
+    "quant_aware_training": "static",  # what comes out of it is static
 }
+_TRAINS = "quant_aware_training"
 _OPEN = "placeholder"  # the original's word for: nothing is said
 _FOR_THE_REST = "default_qconfig"
+_NOT_BF16 = ("int8", "uint8", "fp32", "fp16")
 _WHOLE_RANGE = 7  # bits beside the sign
 
 
@@ -32,11 +35,28 @@ def _rules(config: Config) -> Iterator[Rule]:
     everywhere = _rule(section.model_wise, "", "quantization.model_wise")
     if everywhere.activation is not None or everywhere.weight is not None:
         yield everywhere
+    if not config.use_bf16:
+        yield Rule(activation=TensorRule(dtype=_NOT_BF16), path="use_bf16")
     for kind, wish in section.optype_wise.items():
         yield _rule(wish, kind, f"quantization.optype_wise.{kind}", kind_only=True)
     for name, wish in section.op_wise.items():
         pattern = "" if name == _FOR_THE_REST else name
         yield _rule(wish, pattern, f"quantization.op_wise.{name}")
+
+
+def float_words(config: Config) -> tuple[str, ...]:
+    """The floats that `graph_optimization` or `mixed_precision` allows; empty without them."""
+    section = config.graph_optimization or config.mixed_precision
+    return () if section is None else tuple(section.precisions)
+
+
+def float_rules(config: Config) -> tuple[Rule, ...]:
+    """What `graph_optimization` says of single ops."""
+    section = config.graph_optimization
+    wishes = {} if section is None else section.op_wise
+    return tuple(
+        _rule(wish, name, f"graph_optimization.op_wise.{name}") for name, wish in wishes.items()
+    )
 
 
 def _rule(wish: OpRule, pattern: str, path: str, kind_only: bool = False) -> Rule:
@@ -78,12 +98,19 @@ def approach(config: Config) -> Approach | None:
     """Static, dynamic or auto; None when the user left it to the framework."""
     if "approach" not in config.quantization.model_fields_set:
         return None
-    word = config.quantization.approach
-    if word not in _APPROACHES:
-        raise NotAvailableYet(
-            f"quantization.approach: {word}", f"Use one of {', '.join(_APPROACHES)}."
-        )
-    return _APPROACHES[word]
+    return _APPROACHES[config.quantization.approach]
+
+
+def trains(config: Config, has_loop: bool) -> bool:
+    """Is there training before the search? A loop that was given says so where nothing else does.
+
+    >>> from lpot.config.load import load
+    >>> trains(load(), has_loop=True)
+    True
+    """
+    if "approach" not in config.quantization.model_fields_set:
+        return has_loop
+    return config.quantization.approach == _TRAINS
 
 
 def goal(config: Config) -> Goal:

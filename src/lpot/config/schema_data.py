@@ -22,10 +22,11 @@ from lpot.config.section import OneOf, Section
 
 
 def _check_squad(steps: dict[str, Any]) -> dict[str, Any]:
-    squad = steps.get("SquadV1", {"label_file": "", "vocab_file": ""})
-    needed = [key for key in ("label_file", "vocab_file") if key not in (squad or {})]
-    if needed:
-        raise wrong(f"SquadV1 needs {' and '.join(needed)}", key="SquadV1")
+    for name in ("SquadV1", "SquadV1ModelZoo"):
+        given = steps.get(name) or {}
+        needed = [key for key in ("label_file", "vocab_file") if key not in given]
+        if name in steps and needed:
+            raise wrong(f"{name} needs {' and '.join(needed)}", key=name)
     return steps
 
 
@@ -52,7 +53,7 @@ class Dataset(OneOf):
 
 
 class BalanceArguments(Section):
-    size: Positive = Field(description="Samples to keep of every label.")
+    size: Natural = Field(description="The number of boxes.")
 
 
 class Filter(OneOf):
@@ -60,7 +61,7 @@ class Filter(OneOf):
 
     what: ClassVar[str] = "filter"
     LabelBalance: BalanceArguments | None = Field(
-        default=None, description="Keeps as many samples of one label as of another."
+        default=None, description="Keeps the images that have exactly so many boxes."
     )
 
 
@@ -72,6 +73,10 @@ class Dataloader(Section):
         default="rollover", description="What becomes of a short last batch: kept, or left out."
     )
     shuffle: Flag = Field(default=False, description="Shuffle the samples, by tuning.random_seed.")
+    num_workers: Natural = Field(default=0, description="Threads that read ahead; 0: none.")
+    distributed: Flag = Field(
+        default=False, description="Accepted; each process loads the whole dataset."
+    )
     dataset: Dataset = Field(
         description="Exactly one dataset: its name, and below it its arguments.",
         examples=[{"CIFAR10": {"root": "/path/to/data"}}],

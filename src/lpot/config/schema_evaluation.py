@@ -252,6 +252,10 @@ class AccuracySection(Section):
     configs: Configs = Field(default=Configs(), description="How the processor is used.")
     iteration: Iteration = Field(default=-1, description="Batches to evaluate; -1: all of them.")
     dataloader: Dataloader | None = Field(default=None, description="Evaluation batches.")
+    held_out: Dataloader | None = Field(
+        default=None,
+        description="Batches that have no part in the search: the winner is confirmed on them.",
+    )
     postprocess: Postprocess = Field(
         default=Postprocess(), description="What is done before the metric sees the outputs."
     )

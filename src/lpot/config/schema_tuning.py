@@ -33,6 +33,7 @@ from lpot.config.fields import (
 from lpot.config.frozen import FrozenDict
 from lpot.config.scalar import show
 from lpot.config.section import Section
+from lpot.core.goal import share_lost
 
 STRATEGIES = Known(
     (
@@ -109,6 +110,17 @@ class Strategy(Section):
         return FrozenDict(self.model_dump(exclude={"name"}, exclude_unset=True))
 
 
+def _without_bar(value: Mapping[str, Any]) -> dict[str, Any]:
+    rivals = [key for key in ("relative", "absolute") if value.get(key) is not None]
+    if rivals:
+        raise wrong(f"given beside {rivals[0]}: keep one of them", key="bar")
+    try:
+        lost = share_lost(value["bar"])
+    except ValueError as error:
+        raise wrong(str(error), key="bar") from error
+    return {**{key: item for key, item in value.items() if key != "bar"}, "relative": lost}
+
+
 class AccuracyCriterion(Section):
     """How much accuracy may be lost against FP32: relative or absolute, not both."""
 
@@ -123,6 +135,13 @@ class AccuracyCriterion(Section):
         description="Loss in the metric's own unit, such as 0.5 or '1%'.",
         examples=[0.005],
     )
+    bar: float | str | None = Field(
+        default=None,
+        description="The same the other way round: the share of the FP32 accuracy to keep, such as "
+        "'99%' or 0.999, or a preset: `mlperf` (99 %) or `mlperf_high` (99.9 %). It becomes "
+        "`relative`.",
+        examples=["99.9%"],
+    )
     higher_is_better: Flag = Field(default=True, description="False for metrics such as a loss.")
     baseline_runs: Positive = Field(
         default=1,
@@ -135,6 +154,8 @@ class AccuracyCriterion(Section):
     def _relative_by_default(cls, value: Any) -> Any:
         if not isinstance(value, Mapping):
             return value
+        if value.get("bar") is not None:
+            value = _without_bar(value)
         relative = value.get("relative")
         if relative is None and value.get("absolute") is None:
             return {**value, "relative": DEFAULT_TOLERANCE}
@@ -262,7 +283,7 @@ class TuningSection(Section):
         Executor, BeforeValidator(_named, json_schema_input_type=Executor | str)
     ] = Field(default=Executor(), description="Where trials are made.")
     random_seed: Natural = Field(default=1978, description="All randomness comes from it.")
-    tensorboard: Flag = Field(default=False, description="Write tensors for TensorBoard.")
+    tensorboard: Flag = Field(default=False, description="Write trials and the worst tensors for TensorBoard.")
     workspace: Workspace = Field(default=Workspace(), description="Where results are kept.")
     diagnosis: Flag = Field(default=False, description="Keep tensors for a closer look.")
 

@@ -47,7 +47,9 @@ class Backend(Protocol):
     `rank` may be left out by a third party: strategies then take the ops in the model's order. So
     may three verbs of the same form, (model, recipe, observations), which are looked for by name:
     `advise` gives recipes that may be nearer to FP32, guessed from statistics; `gains` the seconds
-    each op saves in low precision; `curvature` that of the loss, which hawq_v2 goes by.
+    each op saves in low precision; `curvature` that of the loss, which hawq_v2 goes by. `run_all`
+    is for models that read their data themselves: evaluation runs them to the end of it. `offers`
+    gives notes on what else can be had of a result; `folds` says that there is a folded graph.
     """
 
     name: str

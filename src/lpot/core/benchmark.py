@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from lpot.core.batch import InputSpec
 from lpot.core.cpu import Cpu
 from lpot.core.errors import ConfigError
 from lpot.core.measure import ROUNDS, Comparison, Timing, rounds_needed
+from lpot.core.profile import Profile
 
 
 @dataclass(frozen=True)
@@ -18,6 +20,7 @@ class Settings:
 
     warmup: int = 5
     iteration: int | None = None  # None: as many as `seconds` have room for
+    minimum: int = 1  # timed runs at least, however long they take
     rounds: int = ROUNDS
     seconds: float = 3.0  # timed seconds of one model over all rounds
     threads: int | None = None  # of one operator; None: an instance's cores
@@ -28,7 +31,7 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        least = {"warmup": 0, "rounds": 1, "inter": 1, "instances": 1}
+        least = {"warmup": 0, "rounds": 1, "inter": 1, "instances": 1, "minimum": 1}
         optional = ("iteration", "threads", "cores_per_instance")
         least |= {name: 1 for name in optional if getattr(self, name) is not None}
         for name, bound in least.items():
@@ -64,6 +67,51 @@ class Settings:
         """Cores of one instance."""
         return self.cores_per_instance or max(1, cpu.cores // self.instances)
 
+    def laid_out(self, layout: Layout, cpu: Cpu) -> Settings:
+        """The same with this many instances of this many cores."""
+        settings = replace(self, instances=layout.instances, cores_per_instance=layout.cores)
+        settings.check(cpu, 1)
+        return settings
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the cores are shared out: so many instances of so many cores.
+
+    >>> Layout.parse("2x1"), str(Layout(1, 2))
+    (Layout(instances=2, cores=1), '1x2')
+    """
+
+    instances: int
+    cores: int
+
+    @classmethod
+    def parse(cls, text: str) -> Layout:
+        found = re.fullmatch(r"\s*([1-9]\d*)\s*[x×*]\s*([1-9]\d*)\s*", text)
+        if found is None:
+            raise ConfigError(
+                f"given {text!r}, expected INSTANCESxCORES such as 2x1: two instances of one core",
+                "layouts",
+            )
+        return cls(int(found[1]), int(found[2]))
+
+    def __str__(self) -> str:
+        return f"{self.instances}x{self.cores}"
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One of several processes of a model. With an `error` it fell, and there is no timing."""
+
+    number: int
+    cores: tuple[int, ...] = ()  # it is pinned to; empty: not pinned
+    timing: Timing | None = None
+    error: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        timing = None if self.timing is None else self.timing.to_json()
+        return {**vars(self), "cores": list(self.cores), "timing": timing}
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -79,16 +127,26 @@ class Measured:
     versions: Mapping[str, str] = field(default_factory=dict)
     comparison: Comparison | None = None  # against the baseline; None for itself and for the fallen
     error: str | None = None
+    parts: tuple[Instance, ...] = ()  # the instances, where there are several
 
     @property
     def throughput(self) -> float:
-        """Samples a second, of all instances together."""
-        return 0.0 if self.timing is None else self.timing.throughput * self.instances
+        """Samples a second, of all instances that stand together."""
+        standing = [part.timing.throughput for part in self.parts if part.timing is not None]
+        if standing:
+            return sum(standing)
+        return 0.0 if self.timing is None else self.timing.throughput
+
+    @property
+    def fallen(self) -> tuple[Instance, ...]:
+        """The instances that did not live to the end."""
+        return tuple(part for part in self.parts if part.error is not None)
 
     def to_json(self) -> dict[str, Any]:
         return {
             **vars(self),
             "versions": dict(self.versions),
+            "parts": [part.to_json() for part in self.parts],
             "timing": None if self.timing is None else self.timing.to_json(),
             "comparison": None if self.comparison is None else self.comparison.to_json(),
             "throughput": self.throughput,
@@ -108,6 +166,7 @@ class Measured:
         row["load s"] = f"{self.load_seconds:.2g}"
         row["memory MB"] = f"{self.peak_memory / 1e6:.0f}" if self.peak_memory else "?"
         row["size MB"] = f"{self.size / 1e6:.3g}" if self.size else ""
+        row["instances"] = _standing(self) if len(self.parts) > 1 else ""
         if self.comparison is None:
             return {**row, "times faster": "1", "verdict": "baseline"}
         found = self.comparison
@@ -126,7 +185,16 @@ COLUMNS = (
     "load s",
     "memory MB",
     "size MB",
+    "instances",
 )
+
+
+def _standing(measured: Measured) -> str:
+    count, fallen = len(measured.parts), measured.fallen
+    if not fallen:
+        return str(count)
+    causes = "; ".join(f"#{part.number}: {part.error}" for part in fallen)
+    return f"{count - len(fallen)} of {count} ({causes})"
 
 
 @dataclass(frozen=True)
@@ -139,11 +207,12 @@ class BenchmarkResult:
     settings: Settings
     cpu: Cpu
     notes: tuple[str, ...] = ()
+    profile: Profile | None = None  # of the first model against the second, by op
 
     @property
     def ok(self) -> bool:
-        """Was every model measured?"""
-        return all(model.error is None for model in self.models)
+        """Was every model measured, and every instance of it?"""
+        return all(model.error is None and not model.fallen for model in self.models)
 
     @property
     def baseline(self) -> Measured:
@@ -166,4 +235,5 @@ class BenchmarkResult:
             "settings": asdict(self.settings),
             "cpu": self.cpu.to_json(),
             "notes": list(self.notes),
+            "profile": None if self.profile is None else self.profile.to_json(),
         }

@@ -36,7 +36,7 @@ class Calibration:
             raise CalibrationError(
                 "the calibration loader is empty: it gave no batch (a generator already used up?)"
             )
-        self.first = _owned(self._split(first))
+        self.first = owned(self._split(first))
         if self.first.size == 0:
             raise CalibrationError("the first calibration batch is empty: it has no samples")
         if self.first.ambiguous:
@@ -87,7 +87,7 @@ class Calibration:
             batch = next(batches, None)
             if batch is None:
                 return iter(held), float("inf")
-            held.append(_owned(batch))
+            held.append(owned(batch))
             seen += max(1, batch.size)
             size += sum(getattr(value, "nbytes", 0) for value in _values(batch.inputs))
         self.notes.append(
@@ -117,7 +117,7 @@ def fingerprint(first: Batch, length: int | None) -> str:
     return digest.hexdigest()[:32]
 
 
-def _owned(batch: Batch) -> Batch:
+def owned(batch: Batch) -> Batch:
     """A batch that stays as it is: some loaders fill the same buffers again and again."""
     if isinstance(batch.inputs, Mapping):
         mapped = {name: _copied(value) for name, value in batch.inputs.items()}

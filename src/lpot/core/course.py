@@ -8,7 +8,7 @@ samples of a batch do not meet.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
+from itertools import chain, count, islice
 from operator import length_hint
 from typing import Any, Protocol, runtime_checkable
 
@@ -63,6 +63,15 @@ class Course:
             return (self.loader[place] for place in self._by_batch)
         assert isinstance(self.loader, Regrouped)
         return iter(self.loader.with_groups(self._led(model)))
+
+    def keys(self, model: Model | None = None) -> Iterator[list[int] | int]:
+        """For each batch that `batches` gives: its samples' numbers, or else its own place."""
+        if self._groups is not None:
+            yield from self._groups if self._by_batch is None else self._led(model)
+        elif self._by_batch is not None:
+            yield from self._by_batch
+        else:
+            yield from count()
 
     def learn(self, hardness: Sequence[np.ndarray]) -> None:
         """Take what `hardness` told of each batch, in the order given."""

@@ -5,6 +5,7 @@
     ├── DataError              a loader, batch or dataset
     │   └── CalibrationError   calibration data or the pass over it
     ├── EvaluationError        eval_func or metric: what it returned or raised
+    ├── TrainingError          q_func: what it did, returned or raised
     ├── UnsupportedModel       a model file or object that can't be served
     │   └── UnsupportedOp      one op that can't do what was asked
     ├── BackendUnavailable     a framework that is not installed: which package to install
@@ -45,6 +46,10 @@ class CalibrationError(DataError):
 
 class EvaluationError(LpotError):
     """eval_func or metric raised or returned something that is not a score."""
+
+
+class TrainingError(LpotError):
+    """q_func raised, or what it left can't be quantized."""
 
 
 class UnsupportedModel(LpotError):

@@ -10,12 +10,15 @@ import time
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
+from lpot.core.batch import as_array
 from lpot.core.errors import EvaluationError
 from lpot.core.model import Model
 from lpot.core.number import as_number
 from lpot.core.progress import Listener
 from lpot.core.race import Race
-from lpot.core.tally import USUAL, Bounds, Tally, is_part, read_part
+from lpot.core.resample import PieceBox
+from lpot.core.samples import SampleScores
+from lpot.core.tally import USUAL, Bounds, Tally, is_part, read_part, width
 from lpot.core.trial import Score
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -59,6 +62,8 @@ class FunctionEvaluator:
         self._bounds = self._declared or USUAL
         # The usual bounds count once a whole evaluation has kept to them.
         self._trusted = self._declared is not None
+        self.pieces = PieceBox()
+        self._scores = SampleScores()
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         target = model.runner if getattr(self.function, _MARK, False) else model.native
@@ -67,13 +72,24 @@ class FunctionEvaluator:
         lost = self._look(target, race, start) if self._limited and race is not None else None
         if lost is not None:
             return lost
+        self._scores = SampleScores()  # those of the first look come again
         value = self.function(target)
         if isinstance(value, Generator):
-            return self._follow(value, race, start)
-        if self._limited and is_part(value):
+            score = self._follow(value, race, start)
+        elif self._limited and is_part(value):
             tally = self._add(Tally(bounds=self._bounds), value)
-            return self._whole(tally, start)
-        return Score(as_number(value, self.name), time.perf_counter() - start)
+            score = self._whole(tally, start)
+        else:
+            return Score(as_number(value, self.name), time.perf_counter() - start)
+        if not score.raced_out:
+            recipe = getattr(model, "recipe", None)
+            self.pieces.put(recipe, self._scores.pieces(score.accuracy))
+        return score
+
+    @property
+    def grain(self) -> float | None:
+        """How far a sample's score can be from another's; None where that is not known."""
+        return width(self._bounds) if self._trusted else None
 
     @property
     def memory(self) -> list[float | None] | None:
@@ -131,6 +147,7 @@ class FunctionEvaluator:
 
     def _add(self, tally: Tally, value: Any) -> Tally:
         part = read_part(value, self.name)
+        self._scores.add(None if isinstance(value, tuple) else as_array(value), tally.seen)
         low, high = self._bounds
         if part.count and (part.least < low or part.most > high):
             if self._declared is not None:

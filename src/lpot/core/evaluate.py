@@ -17,7 +17,9 @@ from lpot.core.model import Model
 from lpot.core.number import as_number
 from lpot.core.progress import Listener
 from lpot.core.race import Race
-from lpot.core.tally import tally_of
+from lpot.core.resample import PieceBox
+from lpot.core.samples import SampleScores
+from lpot.core.tally import tally_of, width
 from lpot.core.trial import Score
 
 __all__ = [
@@ -54,6 +56,13 @@ class Metric(Protocol):
     def result(self) -> Any: ...
 
 
+def run_all(model: Model, inputs: Any) -> list[Any]:
+    """Outputs of a batch; of all the data, where a graph reads them itself."""
+    run = getattr(model.backend, "run_all", model.backend.run)
+    outputs: list[Any] = run(model, inputs)
+    return outputs
+
+
 class MetricEvaluator:
     """A loader and a metric; `postprocess` takes and gives (predictions, labels)."""
 
@@ -78,6 +87,7 @@ class MetricEvaluator:
         self.reference = reference  # the FP32 model, for metrics that compare with its outputs
         self.name = self.identity = f"metric {type(metric).__qualname__}"
         self._course = Course(loader, iteration)
+        self.pieces = PieceBox()
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         start = time.perf_counter()
@@ -89,12 +99,15 @@ class MetricEvaluator:
             self.listener.expect(self._course.length)
         hard: list[np.ndarray] = []
         samples = 0
-        for number, raw in enumerate(self._course.batches(model), start=1):
+        scores = SampleScores()
+        visited = zip(self._course.batches(model), self._course.keys(model), strict=False)
+        for number, (raw, keys) in enumerate(visited, start=1):
             batch = split(raw, model.input_names)
-            outputs = model.backend.run(model, batch.inputs)
+            outputs = run_all(model, batch.inputs)
             preds = outputs[0] if len(outputs) == 1 else outputs
             self._update(preds, self._labels(batch))
             samples += batch.size
+            scores.add(getattr(self.metric, "latest", None), keys)
             if not self._course.is_known:
                 hard.append(hardness(preds, self._losses(), batch.size))
             self.listener.step(number)
@@ -106,7 +119,15 @@ class MetricEvaluator:
         if hard and self._any_order():
             self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)
+        pieces = getattr(self.metric, "pieces", None) or scores.pieces(value)
+        self.pieces.put(getattr(model, "recipe", None), pieces)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
+
+    @property
+    def grain(self) -> float | None:
+        """How far a sample's score can be from another's; None where the score is no mean."""
+        tally = tally_of(self.metric)
+        return None if tally is None else width(tally.bounds)
 
     @property
     def memory(self) -> dict[str, list[int]] | None:
@@ -141,7 +162,7 @@ class MetricEvaluator:
     def _labels(self, batch: Batch) -> Any:
         """The labels, or what the FP32 model says where the metric compares with that."""
         if not getattr(self.metric, "compare_label", True) and self.reference is not None:
-            outputs = self.reference.backend.run(self.reference, batch.inputs)
+            outputs = run_all(self.reference, batch.inputs)
             return outputs[0] if len(outputs) == 1 else outputs
         if batch.labels is None and getattr(self.metric, "compare_label", True):
             raise DataError(

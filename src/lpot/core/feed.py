@@ -181,5 +181,7 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
                 f"the feed for {spec.name!r} is {array.dtype}{list(array.shape)}, "
                 f"but the model takes {spec}"
             )
-        arrays[spec.name] = array.astype(spec.dtype, copy=False)
+        # Texts stay what numpy makes of them: arrays of objects can't be stored without pickle.
+        is_text = array.dtype.kind in "US" and spec.dtype == "object"
+        arrays[spec.name] = array if is_text else array.astype(spec.dtype, copy=False)
     return arrays

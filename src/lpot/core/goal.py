@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +15,31 @@ Objective = Literal["performance", "modelsize", "footprint", "accuracy"]
 
 # Two latencies this near are the same to a clock, on a machine that does other things too.
 ALIKE = 0.15
+# Bars that MLPerf Inference asks for, as the share of the FP32 accuracy that must be kept.
+PRESETS: Mapping[str, float] = {"mlperf": 0.99, "mlperf_high": 0.999}
+
+
+def share_lost(bar: float | str) -> float:
+    """What a bar such as '99%', 0.999 or 'mlperf' lets go of, as a share of the FP32 accuracy.
+
+    >>> share_lost("99%"), share_lost(0.999), share_lost("mlperf_high")
+    (0.01, 0.001, 0.001)
+    """
+    kept: float | None = None
+    if isinstance(bar, str):
+        word = bar.strip()
+        kept = PRESETS.get(word.lower().replace("-", "_"))
+        if kept is None:
+            number = re.fullmatch(r"([0-9]*\.?[0-9]+)\s*(%?)", word)
+            kept = None if number is None else float(number[1]) / (100 if number[2] else 1)
+    elif isinstance(bar, int | float) and not isinstance(bar, bool):
+        kept = float(bar)
+    if kept is None or not 0.5 <= kept <= 1:
+        raise ValueError(
+            f"given {bar!r}, expected the share of the FP32 accuracy to keep, such as '99%' or "
+            f"0.999, or one of {', '.join(PRESETS)}"
+        )
+    return round(1 - kept, 12)
 
 
 @dataclass(frozen=True)
@@ -37,6 +64,15 @@ class Goal:
     def __post_init__(self) -> None:
         if (self.relative is None) == (self.absolute is None):
             raise ValueError("a goal is either relative or absolute: give exactly one of them")
+
+    @classmethod
+    def keeping(cls, bar: float | str, higher_is_better: bool = True) -> Goal:
+        """The goal of keeping this share of the FP32 accuracy: '99%', 0.999, 'mlperf'.
+
+        >>> Goal.keeping("99.9%").bar(76.46)
+        76.38354
+        """
+        return cls(relative=share_lost(bar), higher_is_better=higher_is_better)
 
     def check_baseline(self, baseline: float) -> None:
         """Refuse a baseline on which the goal says nothing."""
@@ -65,6 +101,9 @@ class Goal:
         """How much was lost (positive) or won (negative), in the goal's own unit."""
         lost = self.gain(baseline) - self.gain(accuracy)
         return lost if self.relative is None else lost / abs(baseline)
+
+    def to_json(self) -> dict[str, float | bool]:
+        return {key: value for key, value in vars(self).items() if value is not None}
 
     def __str__(self) -> str:
         direction = "" if self.higher_is_better else ", lower is better"

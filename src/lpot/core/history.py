@@ -1,8 +1,8 @@
 """The journal of a tuning: append-only JSON lines, each synced to disk, so that a rerun goes on.
 
 The first line is a header with the fingerprint of model, config, data and versions; then the
-baseline; then one line a trial. Every line carries a checksum: a line torn by a crash, or edited,
-ends what is believed. No samples, no secrets, no pickle.
+baseline; then a line when a trial begins and one when it ends. Every line carries a checksum: a
+line torn by a crash, or edited, ends what is believed. No samples, no secrets, no pickle.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -26,26 +26,33 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 NAME = "history.jsonl"
+KINDS = ("header", "baseline", "begin", "leave", "trial")
+DEATHS = 2  # of the process within one trial, after which it is not tried again
 Fingerprint = Mapping[str, str]
+
+
+class ProcessDied(Exception):
+    """The process that made a trial died in it. Becomes the trial's cause."""
 
 
 class History:
     """One run's journal. Open it with `History.open`; it is a list of facts, never edited."""
 
-    def __init__(self, path: Path, fingerprint: Fingerprint, info: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, fingerprint: Fingerprint, info: Mapping[str, Any]) -> None:
         self.path = path
         self.fingerprint = dict(fingerprint)
-        self.info = dict(info)  # framework and name, for those who read it later
+        self.info = dict(info)  # framework, name and goal, for those who read it later
         self.baseline: Score | None = None
         self.evaluator: str | None = None  # hash of eval_func's source at the baseline
         self.memory: Any = None  # what the baseline taught the evaluator
         self.trials: list[Trial] = []
         self.notes: list[str] = []
         self._known: dict[str, Trial] = {}
+        self._begun: dict[str, int] = {}  # recipe → how often it was begun and not ended
 
     @classmethod
     def open(
-        cls, path: Path, fingerprint: Fingerprint, info: Mapping[str, str] = MappingProxyType({})
+        cls, path: Path, fingerprint: Fingerprint, info: Mapping[str, Any] = MappingProxyType({})
     ) -> History:
         """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said."""
         history = cls(path, fingerprint, info)
@@ -90,9 +97,27 @@ class History:
         entry = {"kind": "baseline", "score": score.to_json(), "evaluator": evaluator}
         self._append(entry if memory is None else {**entry, "memory": memory})
 
+    def is_deadly(self, recipe: Recipe) -> bool:
+        """Has the process died in it before, more often than chance would have it?"""
+        return self._begun.get(recipe.digest, 0) >= DEATHS
+
+    def begin(self, number: int, recipe: Recipe) -> None:
+        """Written before the work: a crash of the process is then known to a rerun."""
+        self._begun[recipe.digest] = self._begun.get(recipe.digest, 0) + 1
+        self._append({"kind": "begin", "number": number, "digest": recipe.digest})
+
+    def leave(self, digests: Iterable[str]) -> None:
+        """These were begun and given up on purpose: nobody died."""
+        left = sorted(digests)
+        for digest in left:
+            self._begun.pop(digest, None)
+        if left:
+            self._append({"kind": "leave", "digests": left})
+
     def append(self, trial: Trial) -> None:
         self.trials.append(trial)
         self._known[trial.recipe.digest] = trial
+        self._settle(trial)
         self._append({"kind": "trial", **trial.to_json()})
 
     def adopt(self, other: History) -> None:
@@ -164,11 +189,22 @@ class History:
         if entry["kind"] == "baseline":
             self.baseline, self.evaluator = Score.from_json(entry["score"]), entry.get("evaluator")
             self.memory = entry.get("memory")
+        elif entry["kind"] == "begin":
+            self._begun[entry["digest"]] = self._begun.get(entry["digest"], 0) + 1
+        elif entry["kind"] == "leave":
+            for digest in entry["digests"]:
+                self._begun.pop(digest, None)
         elif entry["kind"] == "trial":
             trial = Trial.from_json(entry)
             self.trials.append(trial)
+            self._settle(trial)
             if trial.state is State.DONE:
                 self._known[trial.recipe.digest] = trial
+
+    def _settle(self, trial: Trial) -> None:
+        # What is failed because of its deaths stays so; anything else ended by itself.
+        if trial.error is None or not trial.error.startswith(ProcessDied.__name__):
+            self._begun.pop(trial.recipe.digest, None)
 
     def _set_damage_aside(self, damage: str, lines: list[dict[str, Any]]) -> None:
         aside = _keep_aside(self.path, "damaged")
@@ -197,7 +233,7 @@ def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
             kind = entry["kind"]
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
             return lines, f"line {number} of the history is torn or edited"
-        if check != _check(entry) or kind not in ("header", "baseline", "trial"):
+        if check != _check(entry) or kind not in KINDS:
             return lines, f"line {number} of the history was edited"
         lines.append(entry)
     return lines, ""

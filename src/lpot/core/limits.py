@@ -38,6 +38,11 @@ class Watch:
         """Asked for from outside (Ctrl-C once): the trial in flight is finished first."""
         self._stop = reason
 
+    @property
+    def requested(self) -> str | None:
+        """Why somebody asked to stop, None if nobody did."""
+        return self._stop
+
     def over(self, finished: int, failures: int, met: bool) -> str | None:
         """The reason to stop now, or None. `failures` counts the last ones in a row."""
         if self._stop is not None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from lpot.core.goal import Goal
 from lpot.core.recipe import Recipe
@@ -39,8 +39,58 @@ class Listener:
 
     def trial(self, trial: Trial, best: Trial | None) -> None: ...
 
+    def finished(self, report: Mapping[str, Any]) -> None:
+        """The tuning is over; this is its report, as report.json has it."""
+
     def close(self) -> None:
         """Nothing more will come for now; a listener may be used again afterwards."""
+
+
+class Chorus(Listener):
+    """Several listeners as one."""
+
+    def __init__(self, *listeners: Listener) -> None:
+        self.listeners = listeners
+
+    def phase(self, name: str, total: int | None = None) -> None:
+        for listener in self.listeners:
+            listener.phase(name, total)
+
+    def expect(self, total: int) -> None:
+        for listener in self.listeners:
+            listener.expect(total)
+
+    def step(self, done: int) -> None:
+        for listener in self.listeners:
+            listener.step(done)
+
+    def note(self, text: str) -> None:
+        for listener in self.listeners:
+            listener.note(text)
+
+    def plan(self, trials: int, timeout: float = 0.0) -> None:
+        for listener in self.listeners:
+            listener.plan(trials, timeout)
+
+    def baseline(self, score: Score, goal: Goal) -> None:
+        for listener in self.listeners:
+            listener.baseline(score, goal)
+
+    def begin(self, number: int, recipe: Recipe) -> None:
+        for listener in self.listeners:
+            listener.begin(number, recipe)
+
+    def trial(self, trial: Trial, best: Trial | None) -> None:
+        for listener in self.listeners:
+            listener.trial(trial, best)
+
+    def finished(self, report: Mapping[str, Any]) -> None:
+        for listener in self.listeners:
+            listener.finished(report)
+
+    def close(self) -> None:
+        for listener in self.listeners:
+            listener.close()
 
 
 _current: ContextVar[Listener | None] = ContextVar("lpot_listener", default=None)

@@ -2,28 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
 
-from lpot.core.recipe import OpConfig, OpKey
-from lpot.core.result import Result
+from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import Capability
+from lpot.core.tensors import Contrast
 from lpot.core.trial import Trial
 
-FORMAT = 1
+FORMAT = 2
+State = Literal["finished", "running", "stopped"]
+Row = TypeVar("Row")
+LARGEST = 1e9  # harm beyond this says no more than "all is lost"
 
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op of the model as given."""
+    """One op of the model as given. Seconds are those of one batch."""
 
     name: str
     kind: str
     precision: str
-    how: str = ""  # static minmax, per channel …
+    how: str = ""  # static, minmax, per channel …
     harm: float | None = None
     reason: str = ""  # why it runs in FP32
+    sqnr: float | None = None  # decibels, of its output against FP32's
+    weight_sqnr: float | None = None
+    seconds: float | None = None
+    fp32_seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +47,16 @@ class TrialRow:
     raced_out: bool = False
     recalled: bool = False
     error: str | None = None
+    size: int | None = None
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """One node of a small graph, with the names of the nodes that it reads."""
+
+    name: str
+    kind: str
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -53,15 +71,73 @@ class Report:
     ops: tuple[OpRow, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
+    higher_is_better: bool = True
+    state: State = "finished"
+    tensors: tuple[Contrast, ...] = ()  # of the worst ops, FP32 against the best model
+    graphs: Mapping[str, tuple[GraphNode, ...]] = field(default_factory=dict)  # fp32, best
     format: int = FORMAT
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "result", {**NO_RESULT, **self.result})
+
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "result": dict(self.result), "environment": dict(self.environment)}
+        raw = asdict(self)
+        raw["tensors"] = [item.to_json() for item in self.tensors]
+        clean: dict[str, Any] = finite(raw)
+        return clean
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Report:
-        trials = tuple(TrialRow(**row) for row in raw["trials"])
-        return cls(**{**raw, "trials": trials, "ops": tuple(OpRow(**row) for row in raw["ops"])})
+        """Of this version or an older one; what a newer one added is left out."""
+        graphs = {
+            str(which): tuple(_row(GraphNode, {**n, "reads": tuple(n["reads"])}) for n in nodes)
+            for which, nodes in raw.get("graphs", {}).items()
+        }
+        known = {item.name for item in fields(cls)}
+        parts = {
+            "result": dict(raw["result"]),
+            "trials": tuple(_row(TrialRow, row) for row in raw["trials"]),
+            "ops": tuple(_row(OpRow, row) for row in raw["ops"]),
+            "tensors": tuple(Contrast.from_json(item) for item in raw.get("tensors", ())),
+            "graphs": graphs,
+        }
+        return cls(**{key: value for key, value in {**raw, **parts}.items() if key in known})
+
+
+# What a result has at least: a report of an older version, or of half a run, may lack some.
+NO_RESULT: dict[str, Any] = {
+    "met": None,
+    "goal": "",
+    "baseline": None,
+    "accuracy": None,
+    "speed": None,
+    "speed_range": None,
+    "faster": None,
+    "bytes": None,
+    "evaluations": 0,
+    "fp32_ops": [],
+    "precisions": {},
+    "notes": [],
+    "pareto": [],
+    "stopped": "",
+    "model": None,
+}
+
+
+def _row(kind: type[Row], raw: Mapping[str, Any]) -> Row:
+    known = {item.name for item in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{key: value for key, value in raw.items() if key in known})
+
+
+def finite(value: Any) -> Any:
+    """JSON knows no infinity and no NaN: None in their place."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return value
 
 
 def trial_row(trial: Trial) -> TrialRow:
@@ -78,35 +154,58 @@ def trial_row(trial: Trial) -> TrialRow:
         raced_out=score is not None and score.raced_out,
         recalled=trial.recalled,
         error=trial.error,
+        size=None if score is None else score.size,
     )
 
 
 def op_rows(
     capability: Capability,
-    result: Result,
+    recipe: Recipe,
     precision: Mapping[OpKey, str],
     harm: Mapping[OpKey, float],
+    found: Iterable[Contrast] = (),
+    seconds: Mapping[OpKey, tuple[float | None, float | None]] | None = None,
 ) -> tuple[OpRow, ...]:
-    """Every op with what it became and why."""
+    """Every op with what it became and why. `seconds` has (FP32, tuned) where a profile told."""
+    sqnr = {(item.op.name, item.what): item.sqnr for item in found}
     rows = []
     for key, info in capability.ops.items():
         word = precision.get(key, "fp32")
-        config = result.recipe.ops.get(key)
+        config = recipe.ops.get(key)
         low = word != "fp32" and config is not None and not config.is_float
+        before, after = (seconds or {}).get(key, (None, None))
         rows.append(
             OpRow(
                 key.name,
                 key.kind,
                 word,
-                _how(config) if low and config is not None else "",
-                harm.get(key),
+                how(config) if low and config is not None else "",
+                None if key not in harm else min(harm[key], LARGEST),
                 "" if word != "fp32" else _why(info.reason, config, info.follower),
+                sqnr.get((key.name, "output")),
+                sqnr.get((key.name, "weight")) if low else None,
+                after,
+                before,
             )
         )
     return tuple(rows)
 
 
-def _how(config: OpConfig) -> str:
+def planned_rows(recipe: Recipe) -> tuple[OpRow, ...]:
+    """The ops as a recipe has them: all that a history knows of them."""
+    return tuple(
+        OpRow(
+            key.name,
+            key.kind,
+            config.precision,
+            "" if config.is_float else how(config),
+            reason=_why("", config, False) if config.is_float else "",
+        )
+        for key, config in recipe.ops.items()
+    )
+
+
+def how(config: OpConfig) -> str:
     words = [config.mode, config.activation.algorithm or ""]
     if config.weight is not None:
         words.append((config.weight.granularity or "").replace("_", " "))

@@ -11,7 +11,17 @@ from lpot.core.benchmark import BenchmarkResult
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
+from lpot.core.resample import Interval
 from lpot.core.trial import Score, Trial
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """FP32 and the best on held-out data, and whether the bar holds there too."""
+
+    baseline: float
+    accuracy: float
+    met: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,6 +52,8 @@ class Result:
     workspace: Path | None = None
     interrupted: bool = False
     benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
+    interval: Interval | None = None  # of the accuracy drop, where single samples are known
+    held_out: HeldOut | None = None  # the scores on data that had no part in the search
 
     @property
     def accuracy(self) -> float | None:
@@ -76,6 +88,8 @@ class Result:
             "goal": str(self.goal),
             "baseline": None if self.baseline is None else self.baseline.to_json(),
             "accuracy": self.accuracy,
+            "interval": None if self.interval is None else self.interval.to_json(),
+            "held_out": None if self.held_out is None else dict(vars(self.held_out)),
             "evaluations": self.evaluations,
             "trials": len(self.trials),
             "stopped": self.stopped,

@@ -166,8 +166,12 @@ def restrict(
     rules: Sequence[Rule],
     samples: tuple[int, ...] = (0,),
     lenient: bool = False,
+    halves: bool = False,
 ) -> TuningSpace:
-    """The capability cut down to what the rules allow. Nothing is dropped silently."""
+    """The capability cut down to what the rules allow. Nothing is dropped silently.
+
+    With `halves` a float of 16 bits makes an op one to choose for, too.
+    """
     left = {key: info.choices for key, info in capability.ops.items()}
     notes: list[str] = []
     # The narrower wish is applied first, so that a model-wide one yields to it where both speak.
@@ -197,7 +201,7 @@ def restrict(
     chosen = {
         key: options
         for key, options in left.items()
-        if any(not option.is_float for option in options)
+        if any(not option.is_float or (halves and option != FP32) for option in options)
     }
     followers = frozenset(key for key in chosen if capability.ops[key].follower)
     return TuningSpace(chosen, samples, followers, tuple(notes))

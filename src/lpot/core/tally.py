@@ -40,6 +40,12 @@ class Tally:
         return low, high
 
 
+def width(bounds: Bounds) -> float | None:
+    """How far two scores can be apart; None where nobody knows."""
+    low, high = bounds
+    return high - low if math.isfinite(high - low) else None
+
+
 def tally_of(metric: Any) -> Tally | None:
     """Where a metric stands; None when its result is not a mean over samples."""
     found = getattr(metric, "tally", None)

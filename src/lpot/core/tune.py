@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -16,7 +17,7 @@ from lpot.core.backend import Backend, Observations
 from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal, Objectives
-from lpot.core.history import History
+from lpot.core.history import History, ProcessDied
 from lpot.core.limits import Watch
 from lpot.core.model import Model
 from lpot.core.progress import Listener
@@ -103,7 +104,7 @@ def tune(task: Task) -> Outcome:
         except StopIteration:
             break
     search.score_best_in_full()
-    stopped = search.stopped or "the strategy has nothing more to try"
+    stopped = search.stopped or task.watch.requested or "the strategy has nothing more to try"
     trials = sorted(search.tried.values(), key=lambda trial: trial.number)
     return Outcome(baseline, search.best, tuple(trials), stopped)
 
@@ -124,6 +125,7 @@ def score_baseline(task: Task) -> Score:
     accuracies = [score.accuracy for score in scores]
     score = replace(scores[0], accuracy=sum(accuracies) / len(accuracies))
     _warn_about_noise(task, score.accuracy, max(accuracies) - min(accuracies))
+    _warn_about_grain(task, score)
     score = replace(task.measure(task.model, score), size=task.model.nbytes)
     task.model.close()
     evaluate = task.evaluate
@@ -139,6 +141,18 @@ def _warn_about_noise(task: Task, baseline: float, spread: float) -> None:
             f"half of the loss of {allowed:.4g} that is allowed: the evaluation is too noisy to "
             "decide; evaluate more samples, fix its seed, or allow more"
         )
+
+
+def _warn_about_grain(task: Task, baseline: Score) -> None:
+    grain = getattr(task.evaluate, "grain", None)
+    allowed = abs(baseline.accuracy - task.goal.bar(baseline.accuracy))
+    if grain is None or not baseline.samples or grain / baseline.samples <= allowed:
+        return
+    task.note(
+        f"warning: one of the {baseline.samples} samples that are evaluated is worth up to "
+        f"{grain / baseline.samples:.4g}, more than the loss of {allowed:.4g} that is allowed: a "
+        "single answer decides; evaluate more samples, or allow more"
+    )
 
 
 def _score_once(task: Task) -> Score:
@@ -161,6 +175,7 @@ class _Search:
         self.baseline = baseline
         self.tried: dict[str, Trial] = {}
         self.begun: set[str] = set()  # those in the hands of an executor included
+        self.working: set[str] = set()  # those alone
         self.number = len(task.history.trials)
         self.best: Trial | None = None
         self.stopped = ""
@@ -169,8 +184,13 @@ class _Search:
 
     def run(self, batch: Sequence[Recipe]) -> list[Trial]:
         """The trials of a batch, in its order; fewer of them when a limit was reached."""
-        for trial, model in self.task.executor(self.attempt, self.fresh(batch)):
-            self._record_safely(trial, model)
+        try:
+            for trial, model in self.task.executor(self.attempt, self.fresh(batch)):
+                self._record_safely(trial, model)
+        finally:  # whatever made us leave, a rerun must not take it for a crash
+            with suppress(WorkspaceError):
+                self.task.history.leave(self.working)
+            self.working.clear()
         return [self.tried[recipe.digest] for recipe in batch if recipe.digest in self.tried]
 
     def fresh(self, batch: Sequence[Recipe]) -> Iterator[Numbered]:
@@ -188,8 +208,20 @@ class _Search:
             if known is not None and known.accuracy is not None:
                 met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
                 self._record_safely(replace(known, met=met, recalled=True), None)
+            elif self.task.history.is_deadly(recipe):
+                died = ProcessDied("the process died in it, more than once: it is not tried again")
+                self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
             else:
-                yield self._take_number(), recipe
+                yield self._begin(recipe), recipe
+
+    def _begin(self, recipe: Recipe) -> int:
+        number = self._take_number()
+        self.working.add(recipe.digest)
+        try:
+            self.task.history.begin(number, recipe)
+        except WorkspaceError as error:
+            self.task.watch.request_stop(f"the workspace failed: {error}")
+        return number
 
     def _over(self) -> str | None:
         met = self.best is not None and self.best.met
@@ -227,6 +259,7 @@ class _Search:
 
     def _record(self, trial: Trial, model: Model | None) -> None:
         self.tried[trial.recipe.digest] = trial
+        self.working.discard(trial.recipe.digest)
         self.failures = self.failures + 1 if trial.state is State.FAILED else 0
         improved = self._improves(trial)
         if improved:

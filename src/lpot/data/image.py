@@ -37,6 +37,9 @@ def decode(data: bytes, origin: str, mode: str = "RGB") -> Any:
     try:
         image = Image.open(io.BytesIO(data))
         image.load()
+    except Image.UnidentifiedImageError as error:
+        what = f"it begins with {data[:8]!r}" if data else "the file is empty"
+        raise DataError(f"{origin}: can't be decoded as an image: {what}") from error
     except (
         OSError,
         SyntaxError,
@@ -77,6 +80,11 @@ def to_array(image: Any) -> np.ndarray:
         return np.asarray(image.asnumpy())
     if callable(getattr(image, "numpy", None)):  # a PyTorch or TensorFlow tensor
         return np.asarray(image.numpy())
+    if isinstance(image, bytes | str):
+        raise DataError(
+            f"{image[:16]!r} is no image yet: decode it first, a record by ParseDecodeImagenet and "
+            "its like, a file's bytes by DecodeImage"
+        )
     if isinstance(image, list | tuple) or np.isscalar(image):
         return np.asarray(image)
     raise DataError(
@@ -112,4 +120,6 @@ def height_width(image: Any) -> tuple[int, int]:
         raise DataError(
             f"an image of shape {shape} should be height, width or height, width, channel"
         )
+    if 0 in shape:
+        raise DataError(f"an image of shape {shape} is empty")
     return int(shape[0]), int(shape[1])

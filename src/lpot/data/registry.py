@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import numbers
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -75,12 +77,42 @@ class Registry(Mapping[str, Any]):
         entry = self.find(name, path)
         named = dict(zip(inspect.signature(entry).parameters, positional, strict=False))
         check_options(f"{self.kind} {name}", entry, {**named, **options}, path)
+        if entry is self._builtin.get(name):
+            check_kinds(f"{self.kind} {name}", entry, {**named, **options}, path)
         try:
             return entry(*positional, **options)
         except ConfigError as error:
             if error.path or not path:
                 raise
             raise ConfigError(str(error), path) from error
+
+
+# What an argument's annotation asks for: how to say it, and the types that will do.
+KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("a text", (str, os.PathLike)),
+    "int": ("a whole number", (numbers.Integral,)),
+    "float": ("a number", (numbers.Real,)),
+    "bool": ("true or false", (bool,)),
+}
+
+
+def check_kinds(
+    what: str, entry: Callable[..., Any], options: Mapping[str, Any], path: str
+) -> None:
+    """Refuse a text where a number is asked for and the like, before anything is opened."""
+    parameters = inspect.signature(entry).parameters
+    for option, value in options.items():
+        words = str(parameters[option].annotation) if option in parameters else ""
+        wanted, _, rest = words.partition(" | ")
+        if wanted not in KINDS or rest not in ("", "None") or (rest and value is None):
+            continue
+        said, types = KINDS[wanted]
+        flag = isinstance(value, bool) and wanted != "bool"
+        if flag or not isinstance(value, types):
+            raise ConfigError(
+                f"{option} of {what} should be {said}, not {value!r:.60}",
+                path=f"{path}.{option}" if path else "",
+            )
 
 
 def check_options(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lpot.core.errors import DataError
+from lpot.data.files import read_json
 from lpot.data.optional import require
 
 LONGEST_WORD = 100  # a longer one is unknown, as BERT has it
@@ -164,6 +165,9 @@ class _FolderTokenizer:
     """A tokenizer.json, run by the `tokenizers` package."""
 
     def __init__(self, path: Path, pad: int) -> None:
+        content = read_json(path)
+        if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
+            raise DataError(f"{path}: is not a tokenizer.json: it has no 'model'")
         self._tokenizer = require("tokenizers", f"reading {path}").Tokenizer.from_file(str(path))
         self._tokenizer.no_padding()
         self.pad = pad if pad >= 0 else (self._tokenizer.token_to_id("<pad>") or 0)
@@ -184,7 +188,11 @@ class _LibraryTokenizer:
                 str(folder), local_files_only=True, do_lower_case=lower
             )
         except (OSError, ValueError) as error:
-            raise DataError(f"{folder}: holds no tokenizer: {error}") from error
+            said = str(error).partition("\n")[0]
+            raise DataError(
+                f"{folder}: holds no vocab.txt, no tokenizer.json, and nothing that transformers "
+                f"takes as a tokenizer: {said}"
+            ) from error
         self.pad = int(self._tokenizer.pad_token_id or 0)
 
     def encode(self, first: str, second: str | None, limit: int) -> Encoded:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.experimental import common
-from lpot.jobs.quantizer import Quantizer, refuse_training
+from lpot.experimental.benchmark import Benchmark
+from lpot.experimental.graph_optimization import Graph_Optimization
+from lpot.jobs.quantizer import Quantizer
 
 
 class Quantization(Quantizer):
@@ -17,10 +19,8 @@ class Quantization(Quantizer):
     eval_func: Any = None
     metric: Any = None
     postprocess: Any = None
-    q_func: Any = None
 
     def __call__(self) -> Any:
-        refuse_training("q_func", self.q_func if self.calib_dataloader is None else None)
         result = self.run(
             self.model,
             self.calib_dataloader,
@@ -32,4 +32,4 @@ class Quantization(Quantizer):
         return result.model
 
 
-__all__ = ["Quantization", "common"]
+__all__ = ["Benchmark", "Graph_Optimization", "Quantization", "common"]

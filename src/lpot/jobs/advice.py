@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lpot.core.backend import Observations
 from lpot.core.card import write_text
-from lpot.core.distance import distance
+from lpot.core.distance import distance, few
 from lpot.core.history import key_of
 from lpot.core.progress import tracked
 from lpot.core.recipe import Recipe
@@ -62,9 +62,10 @@ def _best_advice(job: Job, space: TuningSpace) -> Recipe:
     if not least < BETTER * usual:
         return default
     best = candidates[errors.index(least)]
-    if best.repairs != default.repairs:
+    added = [repair for repair in best.repairs if repair not in default.repairs]
+    if added:
         job.add_note(
-            f"outlier channels are smoothed ({', '.join(best.repairs)}): the error of the outputs "
+            f"outlier channels are smoothed ({', '.join(added)}): the error of the outputs "
             f"falls from {usual:.2g} to {least:.2g} of their power, by calibration data alone"
         )
     return best
@@ -77,12 +78,13 @@ def _allowed(space: TuningSpace, default: Recipe, recipe: Recipe) -> Recipe:
 
 
 def _errors(job: Job, observations: Observations, recipes: list[Recipe]) -> list[float]:
-    inputs = observations.probe[0]
-    truth = job.backend.run(job.model, inputs)
+    probe = few(observations.probe)
+    truth = [job.backend.run(job.model, inputs) for inputs in probe]
     errors = []
     for recipe in tracked(recipes):
         model = job.backend.build(job.model, recipe, observations)
-        errors.append(distance(truth, job.backend.run(model, inputs)))
+        found = [job.backend.run(model, inputs) for inputs in probe]
+        errors.append(sum(map(distance, truth, found)) / len(probe))
         model.close()
     job.model.close()
     return errors

@@ -10,9 +10,10 @@ import importlib
 import itertools
 import json
 import os
+import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,12 +23,13 @@ import numpy as np
 from lpot.backends import detect, get_backend
 from lpot.core.batch import InputSpec
 from lpot.core.card import read_card
-from lpot.core.errors import ConfigError, LpotError, UnsupportedModel
+from lpot.core.errors import ConfigError, LpotError
 from lpot.core.measure import latency
+from lpot.core.model import Model
 
 MOST_SAMPLES = 1000  # told of one round; calls of microseconds would make answers of megabytes
 
-Call = Callable[[Mapping[str, np.ndarray]], object]
+Call = Callable[[Any], object]
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Contestant:
     label: str = ""
     framework: str | None = None  # None: read from the file
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    # Of models whose file does not say what to compute: their module, pickled by our own parent.
+    skeleton: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "arguments": dict(self.arguments)}
@@ -50,17 +54,19 @@ class Contestant:
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A contestant ready to run."""
+    """A contestant ready to run; without `inputs` the framework can't tell them."""
 
     call: Call
-    inputs: tuple[InputSpec, ...]
+    inputs: tuple[InputSpec, ...] | None
     framework: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     size: int = 0  # bytes on disk
+    model: Model | None = None
 
     def to_json(self) -> dict[str, Any]:
+        inputs = self.inputs
         return {
-            "inputs": [spec.to_json() for spec in self.inputs],
+            "inputs": None if inputs is None else [spec.to_json() for spec in inputs],
             "framework": self.framework,
             "versions": dict(self.versions),
             "size": self.size,
@@ -74,17 +80,21 @@ def load(contestant: Contestant) -> Loaded:
 def _load_model(contestant: Contestant) -> Loaded:
     path = Path(contestant.source)
     card = read_card(path)
-    backend = get_backend(contestant.framework or card.get("framework") or detect(path))
-    model = backend.restore(path) if card else backend.load(path)
-    if model.inputs is None:
-        raise UnsupportedModel(
-            f"{path}: the framework can't tell the model's inputs; time it through a factory "
-            "'pkg.mod:factory' that returns a callable and its InputSpecs"
-        )
+    backend: Any = get_backend(contestant.framework or card.get("framework") or detect(path))
+    if contestant.skeleton is not None:
+        module = pickle.loads(Path(contestant.skeleton).read_bytes())  # of our own parent
+        model = backend.restore(path, module)
+    else:
+        model = backend.restore(path) if card else backend.load(path)
     # Weights kept beside the model (external data) are not in its own file.
     size = max(disk_size(path), model.nbytes)
     return Loaded(
-        lambda feed: backend.run(model, feed), model.inputs, backend.name, backend.versions(), size
+        lambda feed: backend.run(model, feed),
+        model.inputs,
+        backend.name,
+        backend.versions(),
+        size,
+        model,
     )
 
 
@@ -102,7 +112,9 @@ def _load_callable(contestant: Contestant) -> Loaded:
             f"{contestant.source!r} returned {type(made).__name__}: expected (callable, InputSpecs)"
         )
     call, inputs = made
-    return Loaded(call, tuple(inputs), "callable")
+    # A callable may say what it is: other runtimes come in this way.
+    name, versions = getattr(call, "framework", "callable"), getattr(call, "versions", {})
+    return Loaded(call, tuple(inputs), name, versions, getattr(call, "size", 0))
 
 
 def disk_size(path: Path) -> int:
@@ -140,7 +152,7 @@ def read_feeds(paths: Iterable[str], names: Iterable[str]) -> list[dict[str, np.
 def serve(orders: Iterable[str], answer: Callable[[dict[str, Any]], None]) -> None:
     """Carry out orders until there are no more: load, feed, run."""
     loaded: Loaded | None = None
-    feeds: Iterable[dict[str, np.ndarray]] = ()
+    feeds: Iterator[Any] = iter(())
     for line in orders:
         order = json.loads(line)
         if order["do"] == "load":
@@ -150,21 +162,37 @@ def serve(orders: Iterable[str], answer: Callable[[dict[str, Any]], None]) -> No
             continue
         assert loaded is not None, "the parent loads first"
         if order["do"] == "feed":
-            feeds = itertools.cycle(read_feeds(order["paths"], order["names"]))
+            named = read_feeds(order["paths"], order["names"])
+            by_place = order.get("by_place") and loaded.inputs is None
+            feeds = itertools.cycle([tuple(f.values()) for f in named] if by_place else named)
             start = time.perf_counter()
-            loaded.call(next(iter(feeds)))
-            answer({"seconds": time.perf_counter() - start})
+            outputs: Any = loaded.call(next(feeds))
+            seconds = time.perf_counter() - start
+            if order.get("outputs"):
+                np.savez(order["outputs"], *(np.asarray(value) for value in outputs))
+            answer({"seconds": seconds})
+        elif order["do"] == "profile":
+            answer(_profile(loaded, next(feeds), order["runs"]))
         else:
-            answer(_run(loaded.call, iter(feeds), order))
+            answer(_run(loaded.call, feeds, order))
 
 
-def _run(call: Call, feeds: Any, order: Mapping[str, Any]) -> dict[str, Any]:
+def _profile(loaded: Loaded, feed: Any, runs: int) -> dict[str, Any]:
+    """Seconds of each op, where the framework can tell; else why not."""
+    model = loaded.model
+    verb = getattr(model.backend, "profile", None) if model is not None else None
+    if verb is None:
+        return {"ops": None, "why": f"{loaded.framework or 'it'} can't tell the time of single ops"}
+    return {"ops": [op.to_json() for op in verb(model, feed, runs)]}
+
+
+def _run(call: Call, feeds: Iterator[Any], order: Mapping[str, Any]) -> dict[str, Any]:
     timing = latency(
         lambda: call(next(feeds)),
         warmup=order["warmup"],
         iteration=order["iteration"],
         seconds=order["seconds"],
-        minimum=1,
+        minimum=order.get("minimum", 1),
     )
     step = -(-len(timing.samples) // MOST_SAMPLES)
     return {"samples": timing.samples[::step], "peak_memory": peak_memory()}

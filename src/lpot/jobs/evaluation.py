@@ -38,7 +38,7 @@ def make_evaluator(
         return None
     loader = request.eval_loader
     if loader is None and section.dataloader is not None:
-        loader = _from_section(request.config, section.dataloader, f"{ACCURACY}.dataloader")
+        loader = yaml_loader(request.config, section.dataloader, f"{ACCURACY}.dataloader")
     if loader is None:
         raise ConfigError(
             "a metric was given without data to evaluate on: give eval_dataloader, or "
@@ -64,7 +64,7 @@ def calibration_loader(request: Request) -> Any:
     section = request.config.quantization.calibration.dataloader
     if section is None:
         return None
-    return _from_section(request.config, section, "quantization.calibration.dataloader")
+    return yaml_loader(request.config, section, "quantization.calibration.dataloader")
 
 
 def _metric(request: Request) -> Any:
@@ -106,7 +106,8 @@ def _remarks(config: Config, metric: Any) -> Iterator[str]:
         )
 
 
-def _from_section(config: Config, section: Any, path: str) -> Any:
+def yaml_loader(config: Config, section: Any, path: str) -> Any:
+    """The loader that a `dataloader` section of the yaml describes."""
     from lpot.data import build_loader
 
     with _placed(config, path):

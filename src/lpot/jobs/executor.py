@@ -40,7 +40,7 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
 
     def kit() -> bytes:
         assert history.baseline is not None  # the first batch comes after it
-        return pack(job, history.baseline, alone=section.workers == 1)
+        return pack(job, history.baseline, section.workers == 1, history.memory)
 
     if section.name == "serial":
         yield serial

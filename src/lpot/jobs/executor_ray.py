@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -18,6 +21,8 @@ from lpot.jobs.team import threading
 logger = logging.getLogger(__name__)
 
 RETRIES = 1  # of a trial whose worker was lost
+PATIENCE = 5.0  # seconds without news, after which the cluster is asked whether it is there
+TRIES = 3
 
 
 class RayExecutor:
@@ -39,10 +44,11 @@ class RayExecutor:
         self._actors: list[Any] = []
         self._kit: Any = None
         self._owns = False  # we started Ray, and must end it
+        self._head = ""  # host and port of the cluster's head
+        self._gone = False
         self._ray = _import_ray()
 
     def __call__(self, attempt: Attempt, recipes: Iterable[Numbered]) -> Iterator[Made]:
-        ray = self._ray
         waiting = iter(recipes)
         busy: dict[Any, tuple[Any, int, Recipe]] = {}
         idle = self._ready()
@@ -53,20 +59,50 @@ class RayExecutor:
                 busy[actor.attempt.remote(*order)] = (actor, *order)
             if not busy:
                 return
-            try:
-                done, _ = ray.wait(list(busy), num_returns=1)
-            except (ray.exceptions.RaySystemError, ConnectionError) as error:
-                self._stop(f"the Ray cluster is gone ({error}); the same call goes on from here")
+            done = self._done(list(busy))
+            if done is None:
+                self._leave()
                 return
             for reference in done:
                 actor, number, recipe = busy.pop(reference)
-                yield self._trial(reference, number, recipe), None
+                trial = self._trial(reference, number, recipe)
+                if trial is None:
+                    self._leave()
+                    return
+                yield trial, None
                 idle.append(actor)
 
+    def _done(self, references: list[Any]) -> list[Any] | None:
+        """Those that are over; None once the cluster is gone."""
+        while True:
+            try:
+                done, _ = self._ray.wait(references, num_returns=1, timeout=PATIENCE)
+            except (self._ray.exceptions.RayError, ConnectionError, ValueError):
+                return None
+            if done:
+                return list(done)
+            if not self._answers():
+                return None
+
+    def _answers(self) -> bool:
+        """Does the head of the cluster still take calls? Ray itself may ask for minutes."""
+        host, _, port = self._head.rpartition(":")
+        for _ in range(TRIES):
+            with contextlib.suppress(OSError):
+                socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+                return True
+            time.sleep(1.0)
+        return False
+
+    def _leave(self) -> None:
+        self._stop("the Ray cluster is gone; the best so far is kept, and the same call goes on")
+        self._gone = True
+
     def close(self) -> None:
-        for actor in self._actors:
+        for actor in self._actors if not self._gone else ():
             self._ray.kill(actor)
         self._actors = []
+        self._kit = None
         if self._owns:
             self._ray.shutdown()
 
@@ -75,8 +111,8 @@ class RayExecutor:
         ray = self._ray
         if not self._actors:
             if not ray.is_initialized():
-                ray.init(address=self._address, log_to_driver=False, include_dashboard=False)
-                self._owns = True
+                self._join()
+            self._head = ray.get_runtime_context().gcs_address
             self._kit = ray.put(self._make_kit())  # held, or a worker could not be started again
             kind = ray.remote(
                 num_cpus=1,
@@ -88,6 +124,17 @@ class RayExecutor:
             self._check()
         return list(self._actors)
 
+    def _join(self) -> None:
+        """The cluster that is named, or one of our own: never one that somebody left behind."""
+        address = self._address or os.environ.get("RAY_ADDRESS") or "local"
+        more = {"include_dashboard": False} if address == "local" else {}
+        try:
+            self._ray.init(address=address, log_to_driver=False, **more)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            said = str(error).strip().splitlines()[0]
+            raise LpotError(f"executor: ray: no cluster at {address!r}: {said}") from error
+        self._owns = True
+
     def _check(self) -> None:
         """A worker that can't load the model is no fault of a recipe."""
         try:
@@ -96,11 +143,13 @@ class RayExecutor:
             said = str(error).strip().splitlines()[-1]
             raise LpotError(f"executor: ray: a worker can't work: {said}") from error
 
-    def _trial(self, reference: Any, number: int, recipe: Recipe) -> Trial:
+    def _trial(self, reference: Any, number: int, recipe: Recipe) -> Trial | None:
+        """What came of a task; None if nothing did because the cluster is gone."""
         try:
             trial = self._ray.get(reference)
-        except self._ray.exceptions.RayError as error:
-            return Trial.failed(number, recipe, error, 0.0)
+        except (self._ray.exceptions.RayError, ConnectionError) as error:
+            # A recipe that kills its worker is a failed trial, as long as there are others left.
+            return Trial.failed(number, recipe, error, 0.0) if self._answers() else None
         assert isinstance(trial, Trial)
         return trial
 

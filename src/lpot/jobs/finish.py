@@ -22,6 +22,8 @@ from lpot.core.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
 from lpot.jobs.evaluation import plain
+from lpot.jobs.held_out import with_held_out
+from lpot.jobs.interval import with_interval
 from lpot.jobs.report import write_report
 from lpot.jobs.speed import with_speed
 
@@ -65,7 +67,10 @@ def finish(
     if saved:
         job.add_note(saved)
     _warn_about_scores(job, result)
+    result = with_held_out(job, with_interval(job, result))
     result = with_speed(job, result)
+    for text in getattr(job.backend, "offers", lambda model: ())(model):
+        job.add_note(text)
     return _write(job, result)
 
 
@@ -73,7 +78,7 @@ def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
     """Nothing better than the model as given was found: it is handed back, flagged."""
     job.add_note(f"{why}: the FP32 model is handed back unchanged")
     recipe = Recipe({})
-    model = job.backend.build(job.model, recipe, None)
+    model = job.backend.build(job.source, recipe, None)
     model.met, model.card = False, job.card(None)
     result = Result(
         model=model,
@@ -192,7 +197,7 @@ def _write(job: Job, result: Result) -> Result:
     try:
         write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
         write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
-        write_report(job, result)
+        job.listener.finished(write_report(job, result).to_json())
     except OSError as error:
         logger.warning("%s: can't write the result (%s)", job.workspace.folder, error)
     return result

@@ -26,6 +26,14 @@ from lpot.jobs.evaluation import make_evaluator
 if TYPE_CHECKING:
     from lpot.jobs.quantize import Job, Request
 
+DUMP_ERRORS = (
+    pickle.PicklingError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+    RuntimeError,
+)
+
 
 @dataclass(frozen=True, eq=False)
 class Kit:
@@ -41,6 +49,7 @@ class Kit:
     goal: Goal
     has_budget: bool
     inputs: Inputs | None = None
+    memory: Any = None  # what the baseline taught the evaluator: all must race alike
 
     def open(self) -> Bench:
         """Load the model and make the evaluator, in the process that got the kit."""
@@ -49,6 +58,7 @@ class Kit:
         evaluator = make_evaluator(self.request, model)
         if evaluator is None:
             raise EvaluationError("a process that makes trials has nothing to evaluate them with")
+        evaluator.remember(self.memory)
         return Bench(
             backend=backend,
             model=model,
@@ -74,10 +84,16 @@ class Kit:
         return replace(score, latency=timing.median)
 
 
-def pack(job: Job, baseline: Score, alone: bool) -> bytes:
+def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
     """The kit of a job. `alone`: one trial at a time, so that its time can be measured."""
     request = replace(
-        job.request, calib=None, strategy=None, rules=(), output=None, listener=Listener()
+        job.request,
+        calib=None,
+        held_out=None,
+        strategy=None,
+        rules=(),
+        output=None,
+        listener=Listener(),
     )
     observations = {size: seen for size in job.space.samples if (seen := job.observe(size))}
     timed = alone and job.request.measure_speed and job.calibration is not None
@@ -89,10 +105,11 @@ def pack(job: Job, baseline: Score, alone: bool) -> bytes:
         goal=job.goal,
         has_budget=job.watch.limits.timeout > 0,
         inputs=job.calibration.first.inputs if timed and job.calibration is not None else None,
+        memory=memory,
     )
     try:
-        return _dump(kit)
-    except (pickle.PicklingError, TypeError, AttributeError, NotImplementedError) as error:
+        return dump(kit)
+    except DUMP_ERRORS as error:
         raise ConfigError(
             f"the model, eval_func, loader and metric must be sent to another process, and one of "
             f"them can't be ({error}): give the model as a file, define functions and classes at "
@@ -109,9 +126,10 @@ def unpack(raw: bytes) -> Kit:
     return kit
 
 
-def _dump(kit: Kit) -> bytes:
+def dump(value: Any) -> bytes:
+    """For a process of our own; raises one of DUMP_ERRORS for what can't be sent."""
     # Functions of a notebook, and those inside others, need more than the standard library does.
     found = importlib.util.find_spec("cloudpickle")
     pickler: Any = pickle if found is None else importlib.import_module("cloudpickle")
-    dumped: bytes = pickler.dumps(kit)
+    dumped: bytes = pickler.dumps(value)
     return dumped

@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+import logging
+from inspect import signature
 from pathlib import Path
+from typing import Any
 
 from lpot.backends import detect, get_backend
 from lpot.core.card import read_card
+from lpot.core.errors import ConfigError
 from lpot.core.model import Model
+from lpot.jobs.benchmark_yaml import deployed
+from lpot.version import VERSION
+
+logger = logging.getLogger(__name__)
+
+# What a card says of the file itself; the rest is what the tuning said of the model.
+_OF_THE_FILE = ("format", "framework", "file", "sha256", "cpu", "versions", "recipe", "met")
 
 
-def load(path: str | Path, framework: str | None = None) -> Model:
-    """The model at `path`; warns when CPU or versions differ from those it was tuned on."""
+def load(path: str | Path, framework: str | None = None, module: Any = None) -> Model:
+    """The model at `path`; warns when CPU or versions differ from those it was tuned on.
+
+    Args:
+        path: a saved model, or the workspace (or deploy.yaml) of a tuning: its best model.
+        framework: read from the card or the file when not given.
+        module: the architecture, for PyTorch models other than those of transformers: a freshly
+            made module will do.
+
+    `model.card` holds what the tuning noted: name, seed, goal, accuracy, calibration.
+    """
     place = Path(path)
+    found = deployed(place)
+    if found is not None:
+        place = found.model
     card = read_card(place)
     backend = get_backend(framework or card.get("framework") or detect(place))
-    return backend.restore(place)
+    restore: Any = backend.restore
+    if module is None:
+        model: Model = restore(place)
+    elif "module" in signature(restore).parameters:
+        model = restore(place, module)
+    else:
+        raise ConfigError(f"a {backend.name} model's file holds its architecture", "module")
+    model.card = {key: value for key, value in card.items() if key not in _OF_THE_FILE}
+    if card.get("lpot") not in (None, VERSION):
+        logger.warning("%s: it was tuned with lpot %s, here is %s", place, card["lpot"], VERSION)
+    return model

@@ -31,6 +31,7 @@ from lpot.core.history import History
 from lpot.jobs.contestant import peak_memory
 from lpot.jobs.evaluation import make_evaluator
 from lpot.jobs.forecast import most_trials
+from lpot.jobs.optimize import job_for
 from lpot.jobs.quantize import Job, Request
 
 Condition = Literal["ok", "note", "warn", "fail"]
@@ -73,7 +74,7 @@ class Preflight:
 def preflight(request: Request) -> Preflight:
     """Look at model, data, evaluation, ops, disk and memory; nothing is written or evaluated."""
     try:
-        job = Job(request)
+        job = job_for(request)
     except LpotError as error:
         return Preflight((Check(_stage(error), "fail", str(error)),))
     return _Look(job).around()

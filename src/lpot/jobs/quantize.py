@@ -44,13 +44,16 @@ from lpot.core.trial import Score, Trial
 from lpot.core.tune import Executor, Task, tune
 from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
 from lpot.jobs.advice import advised
+from lpot.jobs.callbacks import called_back
 from lpot.jobs.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.executor import chosen_executor
 from lpot.jobs.finish import finish, float_result
 from lpot.jobs.footprint import peak_memory
 from lpot.jobs.forecast import most_trials
+from lpot.jobs.held_out import held_out_evaluator
 from lpot.jobs.insight import context
 from lpot.jobs.settings import with_name
+from lpot.jobs.switches import asked_repairs, missing_repairs, switch_rules
 from lpot.strategy import get_strategy
 from lpot.version import VERSION
 
@@ -66,8 +69,10 @@ class Request:
     calib: Any = None
     eval_func: Callable[[Any], Any] | None = None
     eval_loader: Any = None
+    held_out: Any = None
     metric: Any = None
     postprocess: Any = None
+    q_func: Callable[[Any], Any] | None = None
     backend: Backend | None = None
     strategy: Strategy | None = None
     rules: tuple[Rule, ...] = ()
@@ -84,15 +89,24 @@ def quantize(request: Request) -> Result:
     if request.output is not None:
         check_output(request.output, request.model)
         request = replace(request, output=request.output.absolute())
-    job = Job(request)
+    from lpot.jobs.optimize import job_for
+
+    job = job_for(request)
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
-    with job.workspace.lock(), interruptible(job.watch, job.listener), heard_by(job.listener):
-        evaluator = make_evaluator(request, job.model, job.add_note)
-        if not job.space.choices:
+    with (
+        job.workspace.lock(),
+        interruptible(job.watch, job.listener),
+        called_back(job),
+        heard_by(job.listener),
+    ):
+        evaluator = job.evaluator = make_evaluator(request, job.model, job.add_note)
+        job.held_out = held_out_evaluator(job)
+        if not job.space.choices and not job.space.repairs:
             return float_result(job, job.why_not())
         if evaluator is None:
             return job.build_once()
         history = job.open_history(evaluator)
+        job.prepare(evaluator, history)
         most = most_trials(job.strategy, job.space, job.watch.limits)
         job.listener.plan(most, job.watch.limits.timeout)
         with chosen_executor(job, history) as executor:
@@ -114,6 +128,7 @@ class Job:
         self.framework_word = framework or self.backend.name
         self.listener.phase("loading the model")
         self.model: Model = self.backend.load(request.model, model_spec(config))
+        self.source = self.model  # as given; training may put another in its place
         self.fingerprint_of_model = self.model.fingerprint()
         self.approach: Approach = approach(config) or implied_approach(framework) or "static"
         self.calibration = self._calibration()
@@ -130,15 +145,24 @@ class Job:
         self.watch = Watch(limits(config))
         self.workspace = Workspace(self._folder())
         self.strategy = self._strategy()
+        self.evaluator: Evaluator | None = None
+        self.held_out: Evaluator | None = None
         self._observed: dict[int, Observations] | None = None
         self.harm: dict[OpKey, float] = {}  # by op, once a strategy has asked for the ranking
         for note in self.notes:
             self.listener.note(note)
 
+    def _restricted(self, samples: tuple[int, ...]) -> TuningSpace:
+        switched = switch_rules(self.config, self.capability)
+        wishes = (*rules(self.config), *switched, *self.request.rules)
+        space = restrict(self.capability, wishes, samples, self.request.lenient)
+        repairs = asked_repairs(self.config, self.backend) if space.choices else ()
+        missing = missing_repairs(self.config, self.backend)
+        return replace(space, repairs=repairs, notes=(*space.notes, *missing))
+
     def _space(self, samples: tuple[int, ...]) -> TuningSpace:
-        wishes = (*rules(self.config), *self.request.rules)
         try:
-            return restrict(self.capability, wishes, samples, self.request.lenient)
+            return self._restricted(samples)
         except ConfigError as error:
             raise ConfigError(str(error), where=self.config.where(error.path)) from None
 
@@ -225,6 +249,9 @@ class Job:
     @cached_property
     def fingerprint(self) -> dict[str, str]:
         """What a history must agree with to be gone on with."""
+        return self._facts()
+
+    def _facts(self) -> dict[str, str]:
         return {
             "model": self.fingerprint_of_model,
             "config": _hash([identity(self.config), [repr(rule) for rule in self.request.rules]]),
@@ -233,7 +260,11 @@ class Job:
         }
 
     def open_history(self, evaluator: Evaluator) -> History:
-        info = {"framework": self.backend.name, "name": self.config.model.name}
+        info = {
+            "framework": self.backend.name,
+            "name": self.config.model.name,
+            "goal": self.goal.to_json(),
+        }
         history = History.open(self.workspace.history, self.fingerprint, info)
         resume = self.config.tuning.workspace.resume
         if resume:
@@ -276,6 +307,9 @@ class Job:
             note=self.add_note,
             baseline_runs=self.config.tuning.accuracy_criterion.baseline_runs,
         )
+
+    def prepare(self, evaluator: Evaluator, history: History) -> None:
+        """What some jobs do before they search."""
 
     def measure(self, model: Model, score: Score) -> Score:
         """A quick look, here and now, for choosing among trials; the proof comes at the end."""

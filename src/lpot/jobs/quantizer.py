@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.core.backend import Backend
-from lpot.core.errors import ConfigError, NotAvailableYet
+from lpot.core.errors import ConfigError
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.jobs.quantize import Request, quantize
@@ -16,6 +16,8 @@ from lpot.jobs.settings import Conf, read_config
 
 class Quantizer:
     """Holds what a request needs until it is called. `result` is the last call's Result."""
+
+    q_func: Any = None  # the training loop of quant_aware_training
 
     def __init__(self, conf_fname_or_obj: Conf = None, *, framework: Backend | None = None) -> None:
         self.config = read_config(conf_fname_or_obj)
@@ -43,6 +45,7 @@ class Quantizer:
             eval_loader=as_loader(eval_loader),
             metric=metric,
             postprocess=postprocess,
+            q_func=self.q_func,
             backend=self._backend,
             measure_speed=self.measure_speed,
             listener=self.listener,
@@ -66,11 +69,6 @@ class Quantizer:
         from lpot.data import DataLoader
 
         return DataLoader(dataset, batch_size=batch_size, collate_fn=collate_fn, **options)
-
-
-def refuse_training(name: str, value: Any) -> None:
-    if value is not None:
-        raise NotAvailableYet(name, "Quantize after training: give a calibration loader instead.")
 
 
 def _terminal() -> Listener:

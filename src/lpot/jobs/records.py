@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -14,12 +15,39 @@ class Model:
 
 
 class DataLoader:
-    """Arguments of a loader; it becomes real when a component uses it."""
+    """Arguments of a loader; it becomes real when a component, or a loop, uses it."""
 
-    def __init__(self, dataset: Any, batch_size: int = 1, **options: Any) -> None:
+    def __init__(
+        self,
+        dataset: Any,
+        batch_size: int = 1,
+        collate_fn: Any = None,
+        last_batch: str = "rollover",
+        sampler: Any = None,
+        batch_sampler: Any = None,
+        num_workers: int = 0,
+        pin_memory: bool = False,
+        shuffle: bool = False,
+        distributed: bool = False,
+    ) -> None:
         self.dataset = dataset
         self.batch_size = batch_size
-        self.options = options
+        self.options = {
+            "collate_fn": collate_fn,
+            "last_batch": last_batch,
+            "sampler": sampler,
+            "batch_sampler": batch_sampler,
+            "num_workers": num_workers,
+            "pin_memory": pin_memory,
+            "shuffle": shuffle,
+            "distributed": distributed,
+        }
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(as_loader(self))
+
+    def __len__(self) -> int:
+        return len(as_loader(self))
 
 
 class Metric:

@@ -11,6 +11,7 @@ from lpot.core.history import NAME, History
 from lpot.core.model import Model
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
+from lpot.jobs.trained import trained_model
 
 
 def recover(model: Any, history: str | Path, number: int) -> Model:
@@ -25,6 +26,8 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     source = backend.load(model)
     if source.fingerprint() != found.fingerprint.get("model"):
         raise HistoryError(f"{path}: this history is of another model than the one given")
+    if "training" in found.fingerprint:
+        source = trained_model(backend, source, path.parent, found.fingerprint["training"])
     static = any(config.mode == "static" for config in trial.recipe.ops.values())
     observations = None
     if static:

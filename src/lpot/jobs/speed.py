@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -15,7 +16,10 @@ from lpot.jobs.benchmark import benchmark
 if TYPE_CHECKING:
     from lpot.jobs.quantize import Job
 
+logger = logging.getLogger(__name__)
+
 SETTINGS = Settings(seconds=1.5)
+PROFILE_SECONDS = 3.0  # for the times of single ops, at most
 PHASE = "measuring FP32 against the best"
 
 
@@ -25,38 +29,42 @@ def with_speed(job: Job, result: Result) -> Result:
         return result
     job.listener.phase(PHASE, 2 * SETTINGS.turns)
     inputs = None if job.calibration is None else job.calibration.first.inputs
+    known = job.model.inputs is not None
+    if not known and inputs is None:
+        return result
     try:
-        if job.model.inputs is not None:
-            return _apart(job, result, inputs)
-        if inputs is not None:
-            return _judged(job, result, _together(job, result, inputs))
-    except (LpotError, OSError) as error:
+        measured = _apart(job, result, inputs)
+        other = measured.models[1]
+        if other.comparison is not None:
+            return _judged(job, replace(result, benchmark=measured), other.comparison)
+        error: Exception | str | None = other.error
+    except (LpotError, OSError) as failure:
+        error = failure
+    if known or inputs is None:
         job.add_note(f"speed was not measured: {error}")
+        return result
+    logger.info("no other process can open the model (%s): it is timed in this one", error)
+    try:
+        return _judged(job, result, _together(job, result, inputs))
+    except LpotError as failure:
+        job.add_note(f"speed was not measured: {failure}")
     return result
 
 
-def _apart(job: Job, result: Result, inputs: Inputs | None) -> Result:
+def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
     """Each in a process of its own, the idle one stopped."""
     assert result.path is not None
     job.model.close()
     result.model.close()
-    names = job.model.input_names or ()
-    by_name = (
-        inputs
-        if inputs is None or isinstance(inputs, dict)
-        else dict(zip(names, inputs, strict=True))
-    )
-    measured: BenchmarkResult = benchmark(
-        [job.model, result.path],
-        feeds=by_name,
+    # A file that does not say what to compute needs the module that goes with it.
+    alone = not hasattr(type(result.model), "skeleton")
+    return benchmark(
+        [job.model, result.path if alone else result.model],
+        feeds=None if inputs is None else [inputs],
         settings=SETTINGS,
         progress=lambda done, total: job.listener.step(done),
+        profile_seconds=PROFILE_SECONDS,
     )
-    other = measured.models[1]
-    if other.comparison is None:
-        job.add_note(f"speed was not measured: {other.error}")
-        return result
-    return _judged(job, replace(result, benchmark=measured), other.comparison)
 
 
 def _together(job: Job, result: Result, inputs: Inputs) -> Comparison:

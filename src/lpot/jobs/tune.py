@@ -8,7 +8,7 @@ from typing import Any
 
 from lpot.core.backend import Backend
 from lpot.core.errors import ConfigError
-from lpot.core.goal import Goal
+from lpot.core.goal import Goal, share_lost
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.core.space import Rule, TensorRule
@@ -25,6 +25,7 @@ def tune(
     evaluate: Callable[[Any], Any] | None = None,
     goal: Goal | float | str | None = None,
     *,
+    bar: float | str | None = None,
     config: Conf = None,
     framework: str | Backend | None = None,
     approach: str | None = None,
@@ -37,7 +38,9 @@ def tune(
     keep_fp32: Sequence[str] = (),
     executor: str | Mapping[str, Any] | None = None,
     eval_loader: Any = None,
+    held_out: Any = None,
     metric: Any = None,
+    train: Callable[[Any], Any] | None = None,
     output: str | Path | None = None,
     workspace: str | Path | None = None,
     new_run: bool = False,
@@ -52,10 +55,15 @@ def tune(
         calib: any iterable of batches; needed for static quantization.
         evaluate: `evaluate(model) -> score`; without it and without a metric nothing is evaluated.
         goal: how much may be lost: a relative share such as 0.01 or "1%", or a `Goal`.
+        bar: the same the other way round, how much of FP32 must be kept: "99%", 0.999, or MLPerf's
+            "mlperf" (99 %) and "mlperf_high" (99.9 %).
         config: yaml file, dict or Config; the other arguments win over it.
         strategy: name of the search, or a generator function; `auto` when there is no config.
         keep_fp32: names or regular expressions of ops to leave in FP32.
         executor: where trials are made: `serial`, `process` or `ray`, or a dict with its settings.
+        train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
+        held_out: data that confirm the winner in the end: a loader for the metric, or a function
+            of the model as `evaluate` is.
         output: where to write the best model besides the workspace.
 
     Returns:
@@ -74,7 +82,7 @@ def tune(
         "tuning.exit_policy.timeout": timeout,
         "tuning.random_seed": seed,
         "tuning.executor": executor,
-        **_criterion(goal),
+        **_criterion(_one_of(goal, bar)),
     }
     settled = change_config(read_config(config), changes)
     request = Request(
@@ -83,7 +91,9 @@ def tune(
         calib=calib,
         eval_func=evaluate,
         eval_loader=eval_loader,
+        held_out=held_out,
         metric=metric,
+        q_func=train,
         backend=framework if framework is not None and not isinstance(framework, str) else None,
         strategy=strategy if strategy is not None and not isinstance(strategy, str) else None,
         rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in keep_fp32),
@@ -99,6 +109,17 @@ def tune(
 
 def _approach_word(word: str | None) -> str | None:
     return f"post_training_{word}_quant" if word in ("static", "dynamic", "auto") else word
+
+
+def _one_of(goal: Goal | float | str | None, bar: float | str | None) -> Goal | float | str | None:
+    if bar is None:
+        return goal
+    if goal is not None:
+        raise ConfigError("given beside goal: keep one of them", "bar")
+    try:
+        return share_lost(bar)
+    except ValueError as error:
+        raise ConfigError(str(error), "bar") from error
 
 
 def _criterion(goal: Goal | float | str | None) -> dict[str, Any]:

@@ -47,7 +47,10 @@ def load(path: str | Path | None) -> Annotation:
             f"there is no file {str(path)!r}: expected a COCO json or a yaml of `name: number`",
             path="anno_path",
         )
-    text = file.read_text(encoding="utf-8-sig")
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: is not UTF-8 text: {error}") from error
     if text.lstrip().startswith("{") and file.suffix.lower() != ".yaml":
         return _coco(file, text)
     return Annotation(_label_map(file, text), path=str(path))
@@ -59,6 +62,8 @@ def _label_map(file: Path, text: str) -> dict[str, int]:
         raw = yaml.YAML(typ="safe", pure=True).load(text)
     except yaml.error.YAMLError as error:
         raise DataError(f"{file}: not a yaml of `name: number`: {error}") from error
+    except RecursionError as error:
+        raise DataError(f"{file}: not a yaml of `name: number`: nested too deeply") from error
     if not isinstance(raw, Mapping) or not raw:
         raise DataError(f"{file}: expected a yaml of `name: number`, got {type(raw).__name__}")
     wrong = {name: number for name, number in raw.items() if type(number) is not int}
@@ -73,6 +78,8 @@ def _coco(file: Path, text: str) -> Annotation:
         raw = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{file}:{error.lineno}: not valid json: {error.msg}") from error
+    except RecursionError as error:
+        raise DataError(f"{file}: not a COCO instances file: nested too deeply") from error
     if "images" not in raw:  # a label map in json clothes
         return Annotation(_label_map(file, text), path=str(file))
     try:

@@ -76,9 +76,11 @@ def pair(metric: BaseMetric, preds: Any, labels: Any, seen: int = 0) -> tuple[Ar
     elif len(guess) != len(truth) and inner_truth is not None and len(inner_truth) == len(guess):
         truth = inner_truth
     if len(guess) != len(truth):
+        several = isinstance(preds, list | tuple) and not _is_plain(preds) and len(preds) > 1
+        hint = "; of several model outputs a postprocess must choose one" if several else ""
         raise metric.fault(
             f"{len(guess)} predictions (shape {guess.shape}) against {len(truth)} labels "
-            f"(shape {truth.shape}) in the batch that begins at sample {seen}"
+            f"(shape {truth.shape}) in the batch that begins at sample {seen}{hint}"
         )
     if not guess.size or not truth.size:
         raise metric.fault(f"the batch is empty: shapes {guess.shape} and {truth.shape}", seen)

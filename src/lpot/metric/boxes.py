@@ -21,6 +21,8 @@ def read_detections(
     metric: BaseMetric, preds: Any, mapping: Mapping[str, int] | None, seen: int
 ) -> list[Detection]:
     """Detections of each image of a batch; boxes stay in the model's order of corners."""
+    if preds is None:
+        raise metric.fault("needs predictions, but None was given", seen)
     outputs = list(preds.values()) if isinstance(preds, Mapping) else list(preds)
     mapping = mapping or {3: THREE, 4: FOUR}.get(len(outputs))
     if mapping is None or max(mapping.values()) >= len(outputs):
@@ -82,8 +84,8 @@ def read_truths(metric: BaseMetric, labels: Any, ids_alone: bool, seen: int) -> 
         if len({len(one) for one in lists}) != 1:
             raise metric.fault(f"label fields are of {[len(one) for one in lists]} images", seen)
         return [
-            (to_numpy(boxes).astype(np.float64).reshape(-1, 4), names, numbers, plain(image))
-            for boxes, names, numbers, image in zip(*lists, strict=True)
+            (_corners(metric, boxes, seen + at), names, numbers, plain(image))
+            for at, (boxes, names, numbers, image) in enumerate(zip(*lists, strict=True))
         ]
     if ids_alone:
         ids = [one for part in fields for one in to_numpy(part).reshape(-1).tolist()]
@@ -93,6 +95,18 @@ def read_truths(metric: BaseMetric, labels: Any, ids_alone: bool, seen: int) -> 
         "image ids alone need anno_path to be a COCO json",
         seen,
     )
+
+
+def _corners(metric: BaseMetric, boxes: Any, sample: int) -> Floats:
+    corners = to_numpy(boxes).astype(np.float64)
+    if corners.size % 4:
+        raise metric.fault(
+            f"the label's boxes have shape {corners.shape}, expected (ymin, xmin, ymax, xmax) each",
+            sample,
+        )
+    no_nan(metric, corners.reshape(1, -1), "label's box", sample)
+    no_inf(metric, corners.reshape(1, -1), "label's box", sample)
+    return corners.reshape(-1, 4)
 
 
 def from_corners(corners: Floats) -> Floats:

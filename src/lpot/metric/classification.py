@@ -256,6 +256,11 @@ class F1(_Counts):
     def per_sample(self, preds: Any, labels: Any = None) -> Floats:
         if not _is_text(preds):
             return super().per_sample(preds, labels)
+        if not _is_text(labels) and not isinstance(labels, list | tuple):
+            raise self.fault(
+                "the predictions are texts, the labels are not: expected texts, or lists of them",
+                self.seen,
+            )
         guess, truth = _texts(preds), _texts(labels)
         if len(guess) != len(truth):
             raise self.fault(f"{len(guess)} predictions against {len(truth)} labels", self.seen)

@@ -22,7 +22,8 @@ from lpot.metric.boxes import (
     read_detections,
     read_truths,
 )
-from lpot.metric.matching import AREAS, ImageBoxes, Matcher
+from lpot.metric.matching import AREAS, MOST, ImageBoxes, Matcher, by_image
+from lpot.metric.pieces import DetectionPieces
 
 logger = logging.getLogger(__name__)
 
@@ -217,6 +218,24 @@ class MeanAP(BaseMetric):
                 "give a COCO json as anno_path"
             )
         return self.details[self.map_key]
+
+    @property
+    def pieces(self) -> DetectionPieces:
+        """What was found image by image, for the score that `map_key` names."""
+        self._flush()
+        key = self.map_key.removeprefix(PREFIX)
+        area = next((area for area in AREAS if key.endswith(f"({area})")), "all")
+        rows = [
+            by_image(self.matcher.matches[kind, area]) for kind in self.matcher.categories(area)
+        ]
+        is_recall = key.startswith("Recall")
+        most = int(key.partition("@")[2].partition(" ")[0]) if is_recall else MOST[-1]
+        alone = {"Precision/mAP@.50IOU": 0.5, "Precision/mAP@.75IOU": 0.75}.get(key)
+        chosen = np.flatnonzero(
+            np.ones_like(self.thresholds) if alone is None else np.isclose(self.thresholds, alone)
+        )
+        points = None if is_recall else self.map_points
+        return DetectionPieces.of(self.images, rows, most, chosen, points)
 
     @property
     def details(self) -> dict[str, float]:

@@ -36,7 +36,7 @@ class ImageBoxes:
 
 
 @dataclass(frozen=True, eq=False)
-class _Match:
+class Match:
     """Detections of one image, category and area range, best first."""
 
     image: Any
@@ -53,7 +53,7 @@ class Matcher:
         self.coco: Any = metric.need("pycocotools.coco", "pycocotools")
         self.cocoeval: Any = metric.need("pycocotools.cocoeval", "pycocotools")
         self.thresholds = thresholds
-        self.matches: dict[tuple[int, str], list[_Match]] = {}
+        self.matches: dict[tuple[int, str], list[Match]] = {}
 
     def add(self, images: Sequence[ImageBoxes]) -> None:
         """Match the detections of some images with their truth."""
@@ -71,7 +71,7 @@ class Matcher:
             if row is None:
                 continue
             key = int(row["category_id"]), areas[tuple(row["aRng"])]
-            match = _Match(
+            match = Match(
                 image=images[row["image_id"]].image,
                 scores=np.asarray(row["dtScores"], dtype=np.float64),
                 hit=np.asarray(row["dtMatches"]) > 0,
@@ -123,14 +123,18 @@ class Matcher:
             table[:, at] = hit.sum(axis=1) / wanted
         return table
 
-    def _ordered(self, rows: list[_Match], most: int) -> tuple[Array, Array, int]:
+    def _ordered(self, rows: list[Match], most: int) -> tuple[Array, Array, int]:
         """Hits and false alarms of all images by falling score; equal scores by image id."""
-        rows = sorted(rows, key=lambda row: (isinstance(row.image, str), row.image))
+        rows = by_image(rows)
         scores = np.concatenate([row.scores[:most] for row in rows])
         order = np.argsort(-scores, kind="stable")
         hit = np.concatenate([row.hit[:, :most] for row in rows], axis=1)[:, order]
         ignored = np.concatenate([row.ignored[:, :most] for row in rows], axis=1)[:, order]
         return hit & ~ignored, ~hit & ~ignored, sum(row.wanted for row in rows)
+
+
+def by_image(rows: Sequence[Match]) -> list[Match]:
+    return sorted(rows, key=lambda row: (isinstance(row.image, str), row.image))
 
 
 def average_precision(hit: Array, miss: Array, wanted: int, points: int) -> float:

@@ -173,6 +173,8 @@ class Loss(SampleMean):
 
     def per_sample(self, preds: Any, labels: Any = None) -> Floats:
         losses = read(self, preds, "predictions")
+        if not losses.size:
+            raise self.fault("the batch is empty", self.seen)
         no_nan(self, losses, "loss", self.seen)
         no_inf(self, losses, "loss", self.seen)
         count = len(losses) if labels is None else len(read(self, labels, "labels"))

@@ -6,7 +6,7 @@ import logging
 import re
 import string
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -46,7 +46,7 @@ def _text(value: Any) -> str:
 
 def best_token_f1(prediction: Any, references: Any) -> float:
     """The best F1 of a prediction over its reference, or list of references."""
-    wanted = [references] if isinstance(references, str | bytes) else references
+    wanted = [references] if isinstance(references, str | bytes) else list(references)
     return max(token_f1(_text(prediction), _text(one)) for one in wanted)
 
 
@@ -139,8 +139,8 @@ class _Squad(BaseMetric):
         if isinstance(preds, Mapping):
             answers = {str(key): _text(text) for key, text in preds.items()}
             return answers, self._references(labels)
-        texts = [preds] if isinstance(preds, str | bytes) else list(preds)
-        wanted = [labels] if isinstance(labels, str | bytes) else list(labels)
+        texts = self._row(preds, "answers")
+        wanted = self._row(labels, "references")
         if len(texts) != len(wanted):
             raise self.fault(f"{len(texts)} answers against {len(wanted)} labels", offset)
         keys = [f"#{offset + at}" for at in range(len(texts))]
@@ -167,8 +167,18 @@ class _Squad(BaseMetric):
             ) from error
         return found
 
+    def _row(self, given: Any, what: str) -> list[Any]:
+        """A text alone, or several; numbers are no texts."""
+        rows = [given] if isinstance(given, str | bytes) else given
+        if not isinstance(rows, Iterable) or (hasattr(rows, "dtype") and rows.dtype.kind in "iuf"):
+            raise self.fault(
+                f"the {what} are {given!r:.60}, expected texts: the postprocess SquadV1 makes "
+                "texts of logits"
+            )
+        return list(rows)
+
     def _list(self, references: Any, question: str) -> list[str]:
-        texts = [references] if isinstance(references, str | bytes) else list(references)
+        texts = self._row(references, f"references of question {question!r}")
         if not texts:
             raise self.fault(f"question {question!r} has no reference answer")
         return [_text(one) for one in texts]

@@ -6,38 +6,60 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lpot.core.report import OpRow, Report, TrialRow
+from lpot.report.next_step import first_line, next_steps
 from lpot.report.table import listing
+from lpot.report.words import one_line
+
+STYLES = {"met": "green", "missed": "yellow", "open": "cyan"}
+MOST_TRIALS = 50  # lines; the page has all of them
 
 
 def summary(report: Report, shown: int) -> RenderableType:
     """`shown` is how many ops are listed, the most harmful first, then those left in FP32."""
     result = report.result
-    met = {True: ("bar met", "green"), False: ("bar missed, best effort", "yellow")}
-    word, style = met.get(result["met"], ("not evaluated", "yellow"))
-    lines = [Text(f"{report.name} ({report.framework}): {word}", f"bold {style}")]
+    first, style = first_line(report)
+    title = f"{report.name} ({report.framework})" if report.framework else report.name
+    lines = [Text(f"{one_line(title)}: {first}", f"bold {STYLES[style]}")]
     if result["baseline"] and result["accuracy"] is not None:
         before = result["baseline"]["accuracy"]
         lines.append(Text(f"accuracy {result['accuracy']:.6g} against {before:.6g} in FP32"))
     speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} times FP32's"
     lines.append(Text(f"speed {speed}; {result['evaluations']} evaluation(s)"))
+    lines += [Text(f"next: {step}") for step in next_steps(report)]
     parts: list[RenderableType] = [*lines]
     if report.trials:
+        rows = report.trials[-MOST_TRIALS:]
         parts.append(
-            listing(("trial", "accuracy", "bar", "FP32 ops", "remarks"), map(_trial, report.trials))
+            listing(
+                ("trial", "accuracy", "bar", "FP32 ops", "latency", "remarks"), map(_trial, rows)
+            )
         )
-    worst = sorted(report.ops, key=lambda op: (-(op.harm or 0.0), op.precision != "fp32"))[:shown]
-    parts.append(listing(("op", "kind", "precision", "harm", "why FP32"), map(_op, worst)))
+    parts += _ops(report, shown)
     parts += [Text(f"note: {note}") for note in result["notes"]]
     return Group(*parts)
+
+
+def _ops(report: Report, shown: int) -> list[RenderableType]:
+    if not report.ops:
+        return []
+    worst = sorted(report.ops, key=_badness)[:shown]
+    head = ("op", "kind", "precision", "harm", "SQNR", "why FP32")
+    return [listing(head, map(_op, worst))]
+
+
+def _badness(op: OpRow) -> tuple[float, float, bool]:
+    return -(op.harm or 0.0), 1e9 if op.sqnr is None else op.sqnr, op.precision != "fp32"
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:
     accuracy = "" if row.accuracy is None else f"{row.accuracy:.6g}"
     bar = "failed" if row.error else "met" if row.met else "missed"
     remark = row.error or ("raced out" if row.raced_out else "recalled" if row.recalled else "")
-    return str(row.number), accuracy, bar, str(row.float_ops), remark
+    latency = "" if row.latency is None else f"{row.latency * 1e3:.3g} ms"
+    return str(row.number), accuracy, bar, str(row.float_ops), latency, one_line(remark)
 
 
 def _op(row: OpRow) -> tuple[str, ...]:
     harm = "" if row.harm is None else f"{row.harm:.2g}"
-    return row.name, row.kind, row.precision, harm, row.reason
+    sqnr = "" if row.sqnr is None else f"{row.sqnr:.1f} dB"
+    return row.name, row.kind, row.precision, harm, sqnr, row.reason

@@ -114,3 +114,12 @@ def some(count: int, noun: str) -> str:
     ('1 op', '2 ops')
     """
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """
+    >>> one_line("two\\nlines")
+    'two lines'
+    """
+    flat = " ".join(text.split())
+    return flat if len(flat) <= most else f"{flat[: most - 1]}…"

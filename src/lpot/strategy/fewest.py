@@ -37,7 +37,8 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
     assumption that more float never hurts. All of them back is the FP32 model itself, whose score
-    is known: it is tried only where some ops may not go back.
+    is known: it is tried only where some ops may not go back. Where nothing but that would hold the
+    bar the ranking was wrong, and a second look is taken.
     """
     first = yield from default_first(space, context)
     if first.met:
@@ -60,9 +61,33 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
         (trial,) = yield [space.with_float(first.recipe, order)]
         bracket.learn(len(order), trial.met)
         best = trial if trial.met else None
+    elif best is None and bracket.low == len(order) > 1:
+        best = yield from _second_look(space, context, first, order)
+        return Found(first.recipe, tuple(order), best, tuple(order[-1:]), unbearable)
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
     return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps)
+
+
+def _second_look(
+    space: TuningSpace, context: StrategyContext, first: Trial, order: list[OpKey]
+) -> Steps[Trial | None]:
+    """The op ranked last is needed, for all others in float missed the bar: begin with that one.
+
+    Only if it helps alone is the rest of the ranking cut once more.
+    """
+    *rest, blamed = order
+    (trial,) = yield [space.with_float(first.recipe, [blamed])]
+    if trial.met or _gain(trial, context) <= _gain(first, context):
+        return trial if trial.met else None
+    best: Trial | None = None
+    low, high = 1, len(rest)  # all of the rest as well is FP32 itself
+    while low < high:
+        middle = (low + high) // 2
+        (trial,) = yield [space.with_float(first.recipe, [blamed, *rest[:middle]])]
+        best = trial if trial.met else best
+        low, high = (low, middle) if trial.met else (middle + 1, high)
+    return best
 
 
 def default_first(space: TuningSpace, context: StrategyContext) -> Steps[Trial]:

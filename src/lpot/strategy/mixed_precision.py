@@ -26,7 +26,7 @@ def auto_mixed_precision(space: TuningSpace, context: StrategyContext) -> Propos
         for key, options in space.choices.items()
     }
     still = frozenset(key for key, options in floats.items() if not _has_half(options))
-    yield from fewest_float(_Floats(floats, space.samples, still), context)
+    yield from fewest_float(_Floats(floats, space.samples, still, repairs=space.repairs), context)
 
 
 def check(space: TuningSpace) -> None:

@@ -23,6 +23,7 @@ from lpot.core.errors import LpotError
 from lpot.core.model import Model
 from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import Capability, TuningSpace, restrict
+from lpot.core.tensors import contrasts
 from lpot.jobs.tune import tune
 
 
@@ -158,6 +159,26 @@ class BackendConformance:
         assert harm
         assert set(harm) <= set(case.space.choices)
         assert all(value >= 0 and np.isfinite(value) for value in harm.values())
+
+    def test_tensors_of_both_models_can_be_told_apart(self) -> None:
+        case = self.given
+        if not hasattr(case.backend, "tensors"):
+            return
+        keys = [key for key in case.space.choices if key not in case.space.followers]
+        inputs = case.batches[0]
+        low = case.build(case.space.default())
+        truth = case.outputs(low)
+        found = list(contrasts(case.backend.tensors(case.model, low, keys, inputs)))
+        seen = {item.op for item in found if item.what == "output"}
+        assert seen == set(keys)
+        assert any(item.what == "weight" for item in found)
+        # Far below: not the same op. Equal: not the low-precision one.
+        assert all(5 < item.sqnr < 120 for item in found), [(i.op, i.sqnr) for i in found]
+        for before, after in zip(truth, case.outputs(low), strict=True):
+            np.testing.assert_array_equal(before, after)  # looking changes nothing
+        back = case.build(case.space.default().with_float(case.space.choices, FP32))
+        for item in contrasts(case.backend.tensors(case.model, back, keys, inputs)):
+            assert item.sqnr > 80, item.op
 
     def test_saved_model_is_the_same_in_a_fresh_process(self, tmp_path: Path) -> None:
         case = self.given

@@ -19,6 +19,7 @@ from lpot.backends.onnx.passes.equalize_channels import equalize_channels
 from lpot.backends.onnx.run import session
 from lpot.core.space import restrict
 from search.tear import MENDED, Loom
+from search.tear_more import MENDED_MORE, Weaver
 
 INPUT = {"x": ["n", 8, 6, 6]}
 
@@ -29,7 +30,7 @@ def graph_of(net: Net, output: str, inputs: dict[str, list] = INPUT) -> Graph:
 
 def members(group: ChannelGroup) -> tuple[list[str], list[str]]:
     makers, readers = (
-        sorted(layer.node.name for layer, _ in side) for side in (group.makers, group.readers)
+        sorted(layer.node.name for layer, *_ in side) for side in (group.makers, group.readers)
     )
     return makers, readers
 
@@ -42,13 +43,15 @@ def run(graph: Graph, batch: np.ndarray) -> np.ndarray:
     return session(graph).run(None, {"x": batch})[0]
 
 
-# A wide stream is mended by smoothing in front of its products, not by equalization.
-EQUALIZED = [name for name in MENDED if name != "wide stream"]
+NETS = {**MENDED, **MENDED_MORE}
+# These are mended by smoothing in front of their products, or need nothing.
+SMOOTHED = ("wide stream", "gelu outliers", "query outliers")
+EQUALIZED = [name for name in NETS if name not in SMOOTHED]
 
 
 @pytest.mark.parametrize("name", EQUALIZED)
 def test_fp32_results_stay_bit_for_bit(name: str) -> None:
-    torn = MENDED[name](3)
+    torn = NETS[name](3)
     graph = load_graph(torn.model)[0]
     even = equalize_channels(graph)
     assert even is not graph
@@ -82,7 +85,10 @@ def test_a_split_is_read_in_parts() -> None:
     net.conv(net.add("Add", [first, second], "sum"), "last", (2, 4, 1, 1))
     found = channel_groups(graph_of(net, "last"))
     parts = next(group for group in found if group.size == 8)
-    assert {layer.node.name: start for layer, start in parts.readers} == {"first": 0, "second": 3}
+    assert {layer.node.name: start for layer, start, _ in parts.readers} == {
+        "first": 0,
+        "second": 3,
+    }
 
 
 @pytest.mark.parametrize("between", ["Sigmoid", "Clip", "Exp", "Softmax"])
@@ -124,6 +130,37 @@ def test_a_gate_lets_through_what_it_gates() -> None:
     gated = net.add("Mul", [x, net.add("Sigmoid", [gate], "gate")], "gated")
     net.conv(gated, "last", (4, 8, 1, 1))
     assert groups(net, "last") == [(["stem"], ["down", "last"]), (["down"], ["up"])]
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_flattened_channels_have_many_entries(last: bool) -> None:
+    """As PyTorch flattens (channels outside), and as Keras does (channels inside)."""
+    net = Weaver()
+    x = net.relu(net.conv("x", "stem", (4, 8, 3, 3)))
+    x = net.add("Transpose", [x], "turned", perm=[0, 2, 3, 1]) if last else x
+    x = net.add("Reshape", [x, net.const("flat.shape", [-1, 4 * 36], np.int64)], "flat")
+    net.gemm(x, "fc", 4 * 36, 5)
+    graph = graph_of(net, "fc")
+    (group,) = channel_groups(graph)
+    assert members(group) == (["stem"], ["fc"]) and group.size == 4
+    scale = np.array([1.0, 64.0, 1.0, 1 / 32], np.float32)
+    net.weights["stem.w"] *= scale.reshape(-1, 1, 1, 1)
+    net.weights["stem.b"] *= scale
+    net.weights["fc.w"] /= np.tile(scale, 36) if last else scale.repeat(36)
+    torn = graph_of(net, "fc")
+    even = equalize_channels(torn)
+    assert even is not torn
+    batch = np.random.default_rng(0).standard_normal((3, 8, 6, 6)).astype(np.float32)
+    np.testing.assert_array_equal(run(torn, batch), run(even, batch))
+    np.testing.assert_allclose(run(graph, batch), run(even, batch), rtol=1e-4, atol=1e-5)
+
+
+def test_of_two_that_are_multiplied_one_is_free() -> None:
+    net = Loom()
+    one, two = net.conv("x", "one", (4, 8, 1, 1)), net.conv("x", "two", (4, 8, 1, 1))
+    gate = net.add("Mul", [one, net.add("Sigmoid", [one], "sigmoid")], "silu")
+    net.conv(net.add("Mul", [gate, two], "product"), "last", (2, 4, 1, 1))
+    assert groups(net, "last") == [(["two"], ["last"])]
 
 
 def test_a_sound_net_is_left_as_it_is() -> None:

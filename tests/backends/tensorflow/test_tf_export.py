@@ -16,8 +16,9 @@ pytest.importorskip("onnxruntime")
 import onnx
 import onnxruntime as ort
 
-from backends.tensorflow.nets import block, cnn, images, rows
+from backends.tensorflow.nets import Maker, block, cnn, graph_of, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.errors import UnsupportedModel
 from lpot.core.space import restrict
 
@@ -53,6 +54,29 @@ def test_the_exported_model_is_the_same(
     both = Counter(n.op_type for n in nodes if set(n.input[:2]) <= dequantized)
     assert {kind: both[kind] for kind in low} == low
     assert path.stat().st_size < (tmp_path / "float.onnx").stat().st_size
+
+
+@pytest.mark.parametrize("turned", ["neg", "scaled", "plain"])
+def test_erfc_is_written_as_erf(turned: str, tmp_path: Path) -> None:
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, [None, 32], name="x")
+        wide = make.dense(x, 64, "up")
+        half = {"neg": -wide, "scaled": -wide * 0.7071, "plain": wide * 0.5}[turned]
+        tf.identity(make.dense(0.5 * wide * tf.math.erfc(half), 32, "down"), name="y")
+
+    model = BACKEND.load(graph_of(build))
+    (x,) = rows(1)[0]
+    found = run(model.export_onnx(tmp_path / "float"), x)
+    np.testing.assert_allclose(found, BACKEND.run(model, (x,))[0], atol=1e-5)
+
+
+def test_what_onnx_lacks_is_refused_by_name(tmp_path: Path) -> None:
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, [None, 32], name="x")
+        tf.math.lgamma(tf.abs(make.dense(x, 8)) + 1.0, name="y")
+
+    with pytest.raises(UnsupportedModel, match=r"tf2onnx can't convert.*Lgamma"):
+        BACKEND.load(graph_of(build)).export_onnx(tmp_path / "x")
 
 
 def test_a_model_read_back_says_why_it_can_not_be_exported(tmp_path: Path) -> None:

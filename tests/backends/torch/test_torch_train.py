@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import nn
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
 from lpot.backends.torch.modules.rounded import Rounded
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import TrainingError
 
 
 class Uneven(nn.Module):
@@ -83,10 +84,11 @@ def test_training_recovers_what_rounding_lost() -> None:
     lost = accuracy(BACKEND.build(model, recipe, observations), test_x, test_y)
     assert lost < truth - 0.03, "the net is not hard enough to show anything"
 
-    trainee = BACKEND.prepare_training(model, recipe, observations)
-    assert trainee.training
-    assert isinstance(trainee.second, Rounded)
-    train(trainee, train_x, train_y, 4, 3e-3)
+    trainee = BACKEND.prepare_training(model, recipe, observations, 100)
+    assert trainee.native.training
+    assert isinstance(trainee.native.second, Rounded)
+    train(trainee.native, train_x, train_y, 4, 3e-3)
+    assert [len(inputs[0]) for inputs in trainee.seen] == [64, 64], "100 samples were asked for"
     trained = BACKEND.finish_training(model, trainee)
     again = BACKEND.observe(trained, calibration, (0,))[0]
     found = accuracy(BACKEND.build(trained, recipe, again), test_x, test_y)
@@ -97,21 +99,101 @@ def test_training_recovers_what_rounding_lost() -> None:
 @pytest.mark.parametrize("name", ["cnn", "stubbed", "shapes", "gpt2", "linear"])
 def test_every_kind_can_be_trained(name: str) -> None:
     model, batches, observations = made(name)
-    trainee = BACKEND.prepare_training(model, default(model), observations)
+    trainee = BACKEND.prepare_training(model, default(model), observations, 100)
+    root = trainee.native
+    assert list(root.state_dict()) == list(model.native.state_dict())
+    optimizer = torch.optim.SGD(root.parameters(), 1e-3)
     inputs = batches[0]
-    output = trainee(**inputs)[0] if isinstance(inputs, dict) else trainee(*inputs)
+    output = root(**inputs)[0] if isinstance(inputs, dict) else root(*inputs)
     output.float().square().mean().backward()
-    moved = [part for part in trainee.modules() if isinstance(part, Rounded)]
+    moved = [part for part in root.modules() if isinstance(part, Rounded)]
     assert moved
     assert all(part.weight.grad is not None for part in moved)
+    optimizer.step()
     finished = BACKEND.finish_training(model, trainee)
     one, other = BACKEND.run(model, inputs)[0], BACKEND.run(finished, inputs)[0]
     assert one.shape == other.shape
     assert not any(isinstance(part, Rounded) for part in finished.native.modules())
 
 
+def test_rounding_is_what_int8_does() -> None:
+    """In eval mode the trainee computes what the built model computes, up to the last step."""
+    model, batches, observations = made("linear")
+    recipe = default(model)
+    trainee = BACKEND.prepare_training(model, recipe, observations, 1).native.eval()
+    built = BACKEND.build(model, recipe, observations)
+    with torch.no_grad():
+        mine = trainee(*batches[0]).numpy()
+    truth = BACKEND.run(model, batches[0])[0]
+    theirs = BACKEND.run(built, batches[0])[0]
+    assert np.abs(mine - theirs).max() < np.abs(truth - theirs).max()
+
+
+def test_users_find_the_modules_they_know() -> None:
+    model, _, observations = made("cnn")
+    root = BACKEND.prepare_training(model, default(model), observations, 1).native
+    assert isinstance(root.fc, nn.Linear)
+    assert root.fc.in_features == model.native.fc.in_features
+    root.load_state_dict(model.native.state_dict())
+    assert root.fc.weight is dict(root.named_parameters())["fc.weight"]
+
+
+def test_frozen_layers_stay_frozen() -> None:
+    module = nets.seeded(nets.Cnn())
+    module.fc.weight.requires_grad_(False)
+    model = BACKEND.load(module)
+    root = BACKEND.prepare_training(model, default(model), None, 1).native
+    assert not root.fc.weight.requires_grad
+    assert root.fc.bias.requires_grad
+
+
+def touched(trainee: Any) -> Any:
+    with torch.no_grad():
+        for parameter in trainee.native.parameters():
+            parameter.mul_(1.01)
+    return trainee
+
+
+@pytest.mark.parametrize("wrapped", ["copy", "parallel", "number", "itself"])
+def test_what_q_func_returns_is_understood(wrapped: str) -> None:
+    model, batches, observations = made("cnn")
+    trainee = touched(BACKEND.prepare_training(model, default(model), observations, 10))
+    trainee.native(*batches[0])
+    returned: Any = {
+        "copy": copy.deepcopy(trainee.native),
+        "parallel": nn.DataParallel(trainee.native),
+        "number": 0.93,
+        "itself": trainee.native,
+    }[wrapped]
+    finished = BACKEND.finish_training(model, trainee, returned)
+    weight = model.native.fc.weight * 1.01
+    assert torch.allclose(finished.native.fc.weight, weight)
+    assert type(finished.native.fc) is nn.Linear
+    assert not finished.native._forward_pre_hooks
+    assert list(finished.native.state_dict()) == list(model.native.state_dict())
+
+
 def test_another_model_from_q_func_is_refused() -> None:
     model, _, observations = made("cnn")
-    BACKEND.prepare_training(model, default(model), observations)
-    with pytest.raises(UnsupportedModel, match="q_func"):
-        BACKEND.finish_training(model, nets.Branching())
+    trainee = BACKEND.prepare_training(model, default(model), observations, 1)
+    with pytest.raises(TrainingError, match="q_func"):
+        BACKEND.finish_training(model, trainee, nets.Branching())
+
+
+def test_nan_weights_are_named() -> None:
+    model, _, observations = made("cnn")
+    trainee = BACKEND.prepare_training(model, default(model), observations, 1)
+    with torch.no_grad():
+        trainee.native.fc.weight[0, 0] = float("nan")
+    with pytest.raises(TrainingError, match=r"'fc\.weight'.*learning rate"):
+        BACKEND.finish_training(model, trainee)
+
+
+def test_a_model_that_was_not_trained_is_said() -> None:
+    model, batches, observations = made("linear")
+    trainee = BACKEND.prepare_training(model, default(model), observations, 1)
+    with pytest.raises(TrainingError, match="without running"):
+        BACKEND.finish_training(model, trainee)
+    trainee.native(*batches[0])
+    with pytest.raises(TrainingError, match="optimizer"):
+        BACKEND.finish_training(model, trainee)

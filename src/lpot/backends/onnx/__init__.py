@@ -12,13 +12,14 @@ import onnxruntime
 
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import advise, extremes, smoothing
-from lpot.backends.onnx.build import build_graph
+from lpot.backends.onnx.build import Mending, build_graph
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
+from lpot.backends.onnx.passes.correct_bias import BIAS, MEANS, WEIGHT
 from lpot.backends.onnx.passes.equalize_channels import equalize_channels
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
@@ -26,18 +27,23 @@ from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.raise_opset import raise_opset
 from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
-from lpot.backends.onnx.passes.smooth_channels import smooth_channels
+from lpot.backends.onnx.passes.smooth_channels import smooth_channels, smoothed_means
 from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.plan import observed_tensors, plan
+from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.run import run_session
+from lpot.backends.onnx.tensors import tensors, wiring
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
+from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.report import GraphNode
 from lpot.core.space import Capability
+from lpot.core.tensors import Pair
 
 PASSES = (
     raise_opset,
@@ -57,6 +63,7 @@ class OnnxBackend:
 
     name = "onnx"
     best_name = "best_model.onnx"
+    repairs = (BIAS, WEIGHT)  # those that a user may ask for
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)
@@ -89,7 +96,8 @@ class OnnxBackend:
                 "static quantization needs calibration data; a dynamic one needs none"
             )
         stats = {**(observations.tensors if observations is not None else {}), **repaired}
-        graph = build_graph(source, drawn, stats, model.caches.setdefault(recipe.repairs, {}))
+        cache = model.caches.setdefault(recipe.repairs, {})
+        graph = build_graph(source, drawn, stats, cache, _mending(recipe, observations, source))
         precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
@@ -128,5 +136,26 @@ class OnnxBackend:
     ) -> dict[OpKey, float]:
         return gains(model, recipe, observations, self.versions())
 
+    def tensors(
+        self, model: OnnxModel, low: OnnxModel, ops: Sequence[OpKey], inputs: Inputs
+    ) -> dict[OpKey, Pair]:
+        return tensors(model, low, ops, inputs)
+
+    def wiring(self, model: OnnxModel) -> tuple[GraphNode, ...]:
+        return wiring(model)
+
+    def profile(self, model: OnnxModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
+        """Seconds of each op, over so many runs."""
+        return profile(model, inputs, runs)
+
     def versions(self) -> dict[str, str]:
         return {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+
+
+def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) -> Mending:
+    means: dict[str, np.ndarray] = {}
+    if BIAS in recipe.repairs and observations is not None:
+        seen = observations.extra.items()
+        means = {name.removeprefix(MEANS): mean for name, mean in seen if name.startswith(MEANS)}
+        means |= smoothed_means(graph, means)
+    return Mending(means, WEIGHT in recipe.repairs)

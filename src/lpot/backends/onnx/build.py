@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper
 
 from lpot.backends.onnx.graph import Graph, attribute
+from lpot.backends.onnx.passes.correct_bias import Means, bias_shift, spread_scale
 from lpot.backends.onnx.plan import Plan, output_of
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
@@ -17,18 +20,36 @@ from lpot.core.recipe import OpConfig
 WeightCache = dict[tuple[str, int | None, int], tuple[np.ndarray, np.ndarray]]
 
 
+@dataclass(frozen=True, eq=False)
+class Mending:
+    """What is done about rounded weights: `means` of the inputs mend biases, `spread` scales."""
+
+    means: Means = field(default_factory=dict)
+    spread: bool = False
+
+
 def build_graph(
-    graph: Graph, plan: Plan, stats: Mapping[str, TensorStats], cache: WeightCache
+    graph: Graph,
+    plan: Plan,
+    stats: Mapping[str, TensorStats],
+    cache: WeightCache,
+    mending: Mending | None = None,
 ) -> Graph:
-    return _Emitter(graph, plan, stats, cache).emit()
+    return _Emitter(graph, plan, stats, cache, mending or Mending()).emit()
 
 
 class _Emitter:
     """Writes one graph. Node protos of untouched ops are shared with the source graph."""
 
     def __init__(
-        self, graph: Graph, plan: Plan, stats: Mapping[str, TensorStats], cache: WeightCache
+        self,
+        graph: Graph,
+        plan: Plan,
+        stats: Mapping[str, TensorStats],
+        cache: WeightCache,
+        mending: Mending,
     ) -> None:
+        self.mending = mending
         self.graph = graph
         self.fresh = graph.fresh  # every name made up here goes through it
         self.plan = plan
@@ -140,10 +161,22 @@ class _Emitter:
         self._add("DequantizeLinear", self._parts(stem), weight, **_axis(axis))
         if bias is None:
             return [weight]
+        bias = bias - self._shift(node, stem, axis, scale)
         return [
             weight,
             self._emit_bias(node, bias, activation * scale.astype(np.float64)),
         ]
+
+    def _shift(self, node: NodeProto, stem: str, axis: int | None, scale: np.ndarray) -> Any:
+        """What rounding the weight adds to the mean of each output, where that is to be mended."""
+        mean = self.mending.means.get(node.input[0])
+        if mean is None:
+            return 0.0
+        data = self.weights[self._parts(stem)[0]]
+        exact = self.graph.weights[node.input[1]]
+        wide = [-1 if index == axis else 1 for index in range(data.ndim)]
+        spread = scale if axis is None else scale.reshape(wide)
+        return bias_shift(node, data * spread - exact, mean)
 
     def _store_weight(
         self, node: NodeProto, config: OpConfig, least: np.ndarray | None = None
@@ -155,7 +188,10 @@ class _Emitter:
         key = (name, axis, bits)
         if key not in self.cache:
             data, params = quantize_weight(self.graph.weights[name], axis, bits=bits)
-            self.cache[key] = data, np.asarray(params.scale, np.float32)
+            scale = np.asarray(params.scale, np.float32)
+            if self.mending.spread:
+                scale = spread_scale(self.graph.weights[name], data, scale, axis)
+            self.cache[key] = data, scale
         data, scale = self.cache[key]
         stem = f"{name}/{'tensor' if axis is None else f'axis{axis}'}/{bits}"
         if least is not None:

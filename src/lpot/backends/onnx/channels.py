@@ -17,11 +17,14 @@ from lpot.backends.onnx.links import Channels, Link, link
 
 @dataclass(frozen=True, eq=False)
 class ChannelGroup:
-    """So many channels; layers and added constants with the channel at which each begins."""
+    """So many channels; layers and added constants with the channel at which each begins.
+
+    Readers come with the channels as they see them: flattened ones have many entries each.
+    """
 
     size: int
     makers: tuple[tuple[Layer, int], ...]
-    readers: tuple[tuple[Layer, int], ...]
+    readers: tuple[tuple[Layer, int, Channels], ...]
     biases: tuple[tuple[str, int], ...]
 
 
@@ -51,17 +54,24 @@ class _Finder:
         if layer is not None:
             self._layer(layer, read)
             return
-        found = link(self.graph, node, self.channels) if read else None
+        known = self._free(read) if node.op_type == "Mul" else self.channels
+        found = link(self.graph, node, known) if read else None
         if found is None:
             self.fixed.update(read)
         else:
             self._tie(found, read)
 
+    def _free(self, names: Iterable[str]) -> dict[str, Channels]:
+        """Those of the tensors that nothing has fixed so far."""
+        fixed = {self._place(name)[0] for name in self.fixed}
+        return {name: self.channels[name] for name in names if self._place(name)[0] not in fixed}
+
     def _layer(self, layer: Layer, read: Iterable[str]) -> None:
         for name in read:
             channels = self.channels[name]
             fits = layer.reads is not None and channels.axes == (layer.reads,)
-            if fits and name == layer.active and self._reads(layer) == channels.width:
+            entries = channels.outer * channels.width * channels.inner
+            if fits and name == layer.active and self._reads(layer) == entries:
                 self.readers.append((layer, name))
             else:
                 self.fixed.add(name)
@@ -114,6 +124,11 @@ class _Finder:
             where = [(layer, *self._place(name)) for layer, name in placed]
             return tuple((layer, start - low) for layer, of, start in where if of == root)
 
+        def reader(layer: Layer, name: str) -> tuple[Layer, int, Channels] | None:
+            of, start = self._place(name)
+            return (layer, start - low, self.channels[name]) if of == root else None
+
+        readers = tuple(found for placed in self.readers if (found := reader(*placed)))
         where = [(bias, *self._place(name)) for bias, name in self.biases]
         biases = tuple((bias, start - low) for bias, of, start in where if of == root)
-        return ChannelGroup(high - low, layers(self.makers), layers(self.readers), biases)
+        return ChannelGroup(high - low, layers(self.makers), readers, biases)

@@ -76,6 +76,13 @@ def _layer_norm(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None
     return Layer(node, node.input[0], node.input[1], _input(node, 2), None, rank - 1)
 
 
+def _batch_norm(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
+    """One that could not be folded: a factor and a shift for each channel."""
+    if attribute(node, "training_mode", 0) or any(node.output[1:]):
+        return None
+    return Layer(node, node.input[0], node.input[1], node.input[2], 1, 1)
+
+
 def _mul(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     """A product with one number for each channel."""
     constants = [name for name in node.input if graph.is_constant(name)]
@@ -93,6 +100,7 @@ _FINDERS = {
     "Gemm": _gemm,
     "MatMul": _matmul,
     "LayerNormalization": _layer_norm,
+    "BatchNormalization": _batch_norm,
     "Mul": _mul,
 }
 
@@ -122,6 +130,8 @@ def read_by(weights: Weights, layer: Layer) -> np.ndarray:
     array = weights[layer.weight]
     if layer.node.op_type == "Mul":
         rows = array.reshape(-1, 1)
+    elif layer.node.op_type == "BatchNormalization":
+        rows = (array / _deviation(weights, layer)).reshape(-1, 1)
     elif layer.node.op_type == "Conv":
         group, outputs, inputs = _groups(layer, array)
         # (group, out, in, …) → (group * in, out, …): channel c of group g is row g * in + c
@@ -150,8 +160,11 @@ def scale_made(weights: dict[str, np.ndarray], layer: Layer, factors: np.ndarray
 def scale_read(weights: dict[str, np.ndarray], layer: Layer, factors: np.ndarray) -> None:
     """Multiply what the layer makes of each channel it reads."""
     array = weights[layer.weight]
-    if layer.node.op_type == "Mul":
+    if layer.node.op_type in ("Mul", "BatchNormalization"):
         weights[layer.weight] = array * factors.reshape(array.shape)
+        if layer.node.op_type == "BatchNormalization":
+            mean = layer.node.input[3]
+            weights[mean] = weights[mean] / factors
     elif layer.node.op_type == "Conv":
         group, outputs, inputs = _groups(layer, array)
         spread = factors.reshape(group, 1, inputs).repeat(outputs, axis=1)
@@ -159,6 +172,13 @@ def scale_read(weights: dict[str, np.ndarray], layer: Layer, factors: np.ndarray
         weights[layer.weight] = array * spread
     else:
         weights[layer.weight] = array * (factors if _outputs_first(layer) else factors[:, None])
+
+
+def _deviation(weights: Weights, layer: Layer) -> np.ndarray:
+    """What a batch norm divides each channel by."""
+    epsilon = float(attribute(layer.node, "epsilon", 1e-5))  # type: ignore[arg-type]
+    deviation: np.ndarray = np.sqrt(np.maximum(weights[layer.node.input[4]], 0.0) + epsilon)
+    return deviation
 
 
 def _outputs_first(layer: Layer) -> bool:

@@ -18,11 +18,22 @@ from lpot.backends.onnx.layers import vector_axis
 
 @dataclass(frozen=True)
 class Channels:
-    """The axes of a tensor that its channels lie on, out of `rank`; `width` of them in all."""
+    """The axes of a tensor that its channels lie on, out of `rank`; `width` of them in all.
+
+    Flattened with the places of a picture, each channel has `inner` entries in a row on its axis,
+    and all of them come `outer` times.
+    """
 
     axes: tuple[int, ...]
     rank: int
     width: int
+    inner: int = 1
+    outer: int = 1
+
+    @property
+    def is_plain(self) -> bool:
+        """Each channel is one entry of its axis."""
+        return self.inner == self.outer == 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +49,7 @@ class Link:
 
 
 Known = Mapping[str, Channels]
+Shape = tuple[int | str | None, ...]
 
 
 def link(graph: Graph, node: NodeProto, known: Known) -> Link | None:
@@ -82,7 +94,7 @@ def _reduce_mean(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     channels = known.get(node.input[0])
     given = graph.weights.get(node.input[1]) if len(node.input) > 1 else None
     axes = ints(node, "axes") if given is None else [int(axis) for axis in given.reshape(-1)]
-    if channels is None or not axes:
+    if channels is None or not axes or not channels.is_plain:
         return None
     gone = {axis % channels.rank for axis in axes}
     if gone & set(channels.axes):
@@ -102,10 +114,10 @@ def _transpose(graph: Graph, node: NodeProto, known: Known) -> Link | None:
 
 
 def _reshape(graph: Graph, node: NodeProto, known: Known) -> Link | None:
-    """The channels keep their stride and their number, on however many axes."""
+    """The channels keep their stride and their number, on however many axes; or are flattened."""
     channels = known.get(node.input[0])
     before, after = graph.shapes.get(node.input[0]), graph.shapes.get(node.output[0])
-    if channels is None or before is None or after is None:
+    if channels is None or before is None or after is None or not channels.is_plain:
         return None
     first, last = channels.axes[0], channels.axes[-1]
     if channels.axes != tuple(range(first, last + 1)):
@@ -118,10 +130,24 @@ def _reshape(graph: Graph, node: NodeProto, known: Known) -> Link | None:
             if _product(after[start : end + 1]) == channels.width:
                 axes = tuple(range(start, end + 1))
                 return _same(node, Channels(axes, len(after), channels.width))
+    return _flattened(node, channels, before, after)
+
+
+def _flattened(node: NodeProto, channels: Channels, before: Shape, after: Shape) -> Link | None:
+    """The channels and all that lies behind them, or some of what lies before, on the last axis."""
+    at, size = channels.axes[0], after[-1] if after else None
+    inner = _product(before[at + 1 :])
+    if len(channels.axes) != 1 or not isinstance(size, int) or inner is None:
+        return None
+    for start in range(at, 0, -1):
+        outer = _product(before[start:at])
+        if outer is not None and outer * channels.width * inner == size:
+            last = len(after) - 1
+            return _same(node, Channels((last,), last + 1, channels.width, inner, outer))
     return None
 
 
-def _product(shape: tuple[int | str | None, ...]) -> int | None:
+def _product(shape: Shape) -> int | None:
     known = [size for size in shape if isinstance(size, int)]
     return math.prod(known) if len(known) == len(shape) else None
 
@@ -147,13 +173,17 @@ def _add(graph: Graph, node: NodeProto, known: Known) -> Link | None:
 
 
 def _mul(graph: Graph, node: NodeProto, known: Known) -> Link | None:
-    """One side carries the channels, the other is a gate that is left as it is."""
+    """One side carries the channels, the other is a gate that is left as it is.
+
+    `known` are those that nothing has fixed so far: of two such the first is carried.
+    """
     for carried, gate in (node.input, reversed(node.input)):
         channels = known.get(carried)
-        one_number = graph.is_constant(gate) and graph.weights[gate].size == 1
-        if channels is not None and (one_number or (gate not in known and carried != gate)):
-            if graph.shapes.get(carried) != graph.shapes.get(node.output[0]):
-                return None
+        if channels is None or carried == gate:
+            continue
+        number = graph.is_constant(gate) and graph.weights[gate].size == 1
+        moving = not graph.is_constant(gate)
+        if (number or moving) and graph.shapes.get(carried) == graph.shapes.get(node.output[0]):
             return Link({node.output[0]: channels}, ((carried, node.output[0], 0),))
     return None
 
@@ -174,6 +204,8 @@ def _concat(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     first = parts[0]
     if first is None or any(p is None or p.axes != first.axes for p in parts):
         return None
+    if any(part is not None and not part.is_plain for part in parts):
+        return None
     widths = [part.width for part in parts if part is not None]
     axis = int(attribute(node, "axis", 0)) % first.rank  # type: ignore[call-overload]
     along = first.axes == (axis,)
@@ -188,7 +220,7 @@ def _concat(graph: Graph, node: NodeProto, known: Known) -> Link | None:
 
 def _split(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     channels = known.get(node.input[0])
-    if channels is None:
+    if channels is None or not channels.is_plain:
         return None
     axis = int(attribute(node, "axis", 0)) % channels.rank  # type: ignore[call-overload]
     outputs, pairs, start = {}, [], 0

@@ -91,6 +91,12 @@ class OnnxModel(Model):
     def nbytes(self) -> int:
         return self.graph.nbytes
 
+    def export_onnx(self, path: str | Path, inputs: Inputs | None = None) -> Path:
+        """The model as a file for any runtime that reads ONNX; `inputs` are not needed."""
+        from lpot.backends.onnx.save import write
+
+        return write(self.graph, Path(path))
+
     def fingerprint(self) -> str:
         return self.graph.fingerprint()
 

@@ -7,6 +7,7 @@ its maximum and at most 64 Ki sampled values, whatever its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
@@ -14,6 +15,7 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 from lpot.backends.onnx.advise import CHANNELS
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.passes.correct_bias import MEANS, mean_inputs
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.run import feed, run_session, session
 from lpot.core.backend import Observations
@@ -30,9 +32,12 @@ def observe(
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
     products = product_inputs(model.folded, tensors)
-    watched = session(augment(model.folded, tensors, products)) if tensors else None
+    averaged = {name: rank for name, rank in mean_inputs(model.folded).items() if name in tensors}
+    graph = augment(model.folded, tensors, products, averaged) if tensors else None
+    watched = session(graph) if graph is not None else None
     stats = {name: TensorStats.empty() for name in tensors}
     channels: dict[str, np.ndarray] = {}
+    means: dict[str, np.ndarray] = {}
     probe: list[Inputs] = []
     kept = seen = 0
     wanted = sorted(size for size in sizes if size > 0)
@@ -43,18 +48,20 @@ def observe(
         if watched is not None:
             outputs = run_session(watched, model.inputs, feeds)
             _update(stats, tensors, outputs)
-            _update_channels(channels, products, outputs[3 * len(tensors) :])
+            rest = outputs[3 * len(tensors) :]
+            _update_channels(channels, products, rest)
+            _update_means(means, list(averaged), rest[2 * len(products) :], seen, count)
         if kept < PROBE_SAMPLES:
             probe.append({name: array.copy() for name, array in feeds.items()})
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = _snapshot(stats, channels, seen, probe)
+            done[wanted.pop(0)] = _snapshot(stats, _extra(channels, means), seen, probe)
     if seen == 0:
         raise CalibrationError(
             "the calibration loader gave no batch: it is empty, or a generator already used up"
         )
-    last = _snapshot(stats, channels, seen, probe)
+    last = _snapshot(stats, _extra(channels, means), seen, probe)
     return {size: done.get(size, last) for size in sizes}
 
 
@@ -92,9 +99,29 @@ def _update_channels(
         channels[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
 
 
+def _update_means(
+    means: dict[str, np.ndarray],
+    names: Sequence[str],
+    outputs: list[np.ndarray],
+    seen: int,
+    count: int,
+) -> None:
+    """The mean of each channel over all samples so far."""
+    for name, found in zip(names, outputs, strict=True):
+        known = means.get(name, np.zeros_like(found))
+        means[name] = (known * seen + found * count) / (seen + count)
+
+
+def _extra(
+    channels: Mapping[str, np.ndarray], means: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    by_channel = {f"{CHANNELS}{name}": value for name, value in channels.items()}
+    return by_channel | {f"{MEANS}{name}": value for name, value in means.items()}
+
+
 def _snapshot(
     stats: Mapping[str, TensorStats],
-    channels: Mapping[str, np.ndarray],
+    extra: Mapping[str, np.ndarray],
     seen: int,
     probe: list[Inputs],
 ) -> Observations:
@@ -106,15 +133,20 @@ def _snapshot(
             f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} do){cause}: "
             "look for NaN and infinity in the calibration data, or in the model's weights"
         )
-    extra = {f"{CHANNELS}{name}": value for name, value in channels.items()}
     copies = {name: item.copy() for name, item in stats.items()}
     return Observations(seen, copies, tuple(probe), extra)
 
 
-def augment(graph: Graph, tensors: Sequence[str], products: Mapping[str, int]) -> Graph:
+def augment(
+    graph: Graph,
+    tensors: Sequence[str],
+    products: Mapping[str, int],
+    averaged: Mapping[str, int] = MappingProxyType({}),
+) -> Graph:
     """The graph whose outputs are, per tensor: minimum, maximum, a strided sample.
 
-    Behind them, for each input of a matrix product, the extremes of each of its channels.
+    Behind them, for each input of a matrix product, the extremes of each of its channels; then the
+    means of the channels of the tensors in `averaged`, which have so many axes.
     """
     nodes: list[NodeProto] = list(graph.nodes)
     outputs: list[ValueInfoProto] = []
@@ -141,6 +173,12 @@ def augment(graph: Graph, tensors: Sequence[str], products: Mapping[str, int]) -
             helper.make_tensor_value_info(f"{stem}/{part}", TensorProto.FLOAT, None)
             for part in ("low", "high")
         ]
+    for index, (name, rank) in enumerate(averaged.items()):
+        output = f"lpot/means/{index}"
+        axes = np.array([axis for axis in range(rank) if axis != 1], np.int64)
+        constants[f"{output}/axes"] = axes
+        nodes.append(_reduce("ReduceMean", name, output, f"{output}/axes", axes, graph.opset))
+        outputs.append(helper.make_tensor_value_info(output, TensorProto.FLOAT, None))
     header = type(graph.header)()
     header.CopyFrom(graph.header)
     del header.graph.output[:]
@@ -179,11 +217,17 @@ def _reductions(stem: str, name: str) -> list[NodeProto]:
 
 def _by_channel(stem: str, name: str, opset: int) -> list[NodeProto]:
     def reduce(kind: str, output: str) -> NodeProto:
-        # The axes moved from an attribute to an input.
-        inputs = [f"{stem}/all", "lpot/start"] if opset >= 18 else [f"{stem}/all"]
-        old = {} if opset >= 18 else {"axes": [0]}
-        output = f"{stem}/{output}"
-        return helper.make_node(kind, inputs, [output], name=output, keepdims=0, **old)
+        first = np.zeros(1, np.int64)
+        return _reduce(kind, f"{stem}/all", f"{stem}/{output}", "lpot/start", first, opset)
 
     rows = helper.make_node("Reshape", [name, f"{stem}/rows"], [f"{stem}/all"], name=f"{stem}/all")
     return [rows, reduce("ReduceMin", "low"), reduce("ReduceMax", "high")]
+
+
+def _reduce(
+    kind: str, source: str, output: str, name: str, axes: np.ndarray, opset: int
+) -> NodeProto:
+    # The axes moved from an attribute to an input, whose constant goes by `name`.
+    inputs = [source, name] if opset >= 18 else [source]
+    old = {} if opset >= 18 else {"axes": axes.tolist()}
+    return helper.make_node(kind, inputs, [output], name=output, keepdims=0, **old)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnxruntime as ort
 
 from lpot.backends.onnx.abilities import COMPUTE
 from lpot.backends.onnx.edges import edge_groups
+from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
-from lpot.core.distance import distance
+from lpot.core.distance import distance, few
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 
@@ -33,12 +35,17 @@ def rank(
     """
     if not observations.probe:
         return {}
-    inputs = observations.probe[0]
-    truth = run_session(session(model.folded, QUICK), model.inputs, inputs)
+    probe = few(observations.probe)
+
+    def outputs(graph: Graph) -> list[list[np.ndarray]]:
+        opened = session(graph, QUICK)
+        return [run_session(opened, model.inputs, inputs) for inputs in probe]
+
+    truth = outputs(model.folded)
 
     def harm_of(tried: Recipe) -> float:
-        graph = backend.build(model, tried, observations).graph
-        return distance(truth, run_session(session(graph, QUICK), model.inputs, inputs))
+        found = outputs(backend.build(model, tried, observations).graph)
+        return sum(map(distance, truth, found)) / len(probe)
 
     harm = {}
     for key in tracked([key for key in recipe.low_ops if key.kind in COMPUTE]):

@@ -31,16 +31,28 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
 
 
 def session(
-    graph: Graph, level: ort.GraphOptimizationLevel = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    graph: Graph,
+    level: ort.GraphOptimizationLevel = ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+    profile_to: str = "",
 ) -> ort.InferenceSession:
-    """A session on a graph; the big tensors are shared with it, not copied through a proto."""
+    """A session on a graph; the big tensors are shared with it, not copied through a proto.
+
+    `profile_to` is the beginning of the file's name that the runtime writes its ops' times to.
+    """
     skeleton, aside = graph.skeleton()
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.graph_optimization_level = level
+    if profile_to:
+        options.enable_profiling = True
+        options.profile_file_prefix = profile_to
     threads = int(os.environ.get("LPOT_THREADS", "0"))
     if threads:
         options.intra_op_num_threads = threads
+    inter = int(os.environ.get("LPOT_INTER_THREADS", "1"))
+    if inter > 1:
+        options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
+        options.inter_op_num_threads = inter
     if aside:
         values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a)) for a in aside.values()]
         options.add_external_initializers(list(aside), values)

@@ -12,20 +12,27 @@ from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.build import Built, build_net, half_ops
+from lpot.backends.tensorflow.export import offer
 from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
+from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.report import GraphNode
 from lpot.core.space import Capability
+from lpot.core.tensors import Pair
 
 
 class TensorflowBackend:
     name = "tensorflow"
     best_name = "best_model.pb"
+    folds = True  # graph optimization has something to give without 16-bit floats
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:
         if isinstance(source, TensorflowModel):
@@ -49,7 +56,7 @@ class TensorflowBackend:
         self, model: TensorflowModel, recipe: Recipe, observations: Observations | None = None
     ) -> TensorflowModel:
         made = Built(model.net, {key: "fp32" for key in recipe.ops})
-        if recipe.low_ops or half_ops(recipe):
+        if recipe.low_ops or half_ops(recipe) or recipe.repairs:
             made = build_net(model.prepared, recipe, observations)
         built = TensorflowModel(
             self,
@@ -67,6 +74,10 @@ class TensorflowBackend:
     def run(self, model: TensorflowModel, inputs: Inputs) -> list[np.ndarray]:
         return running.run(model, inputs)
 
+    def run_all(self, model: TensorflowModel, inputs: Inputs) -> list[np.ndarray]:
+        """For evaluation: a graph that reads its data itself gives all of them."""
+        return running.run(model, inputs, steps=-1)
+
     def save(self, model: TensorflowModel, path: Path) -> Path:
         return saving.save(model, path)
 
@@ -77,6 +88,22 @@ class TensorflowBackend:
         self, model: TensorflowModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         return rank(model, recipe, observations)
+
+    def tensors(
+        self, model: TensorflowModel, low: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs
+    ) -> dict[OpKey, Pair]:
+        return tensors(model, low, ops, inputs)
+
+    def wiring(self, model: TensorflowModel) -> tuple[GraphNode, ...]:
+        return wiring(model)
+
+    def profile(self, model: TensorflowModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
+        """Seconds of each op, over so many runs."""
+        return profile(model, inputs, runs)
+
+    def offers(self, model: TensorflowModel) -> tuple[str, ...]:
+        """What else can be had of the result."""
+        return (offer(),) if model.recipe is not None and model.recipe.low_ops else ()
 
     def versions(self) -> dict[str, str]:
         return {"tensorflow": tf.__version__}

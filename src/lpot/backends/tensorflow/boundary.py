@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from lpot.backends.tensorflow.graph import ITERATOR, Net
+from lpot.backends.tensorflow.graph import ITERATOR, MERGE, Net
 from lpot.backends.tensorflow.nodes import node_name, tensor_name
 from lpot.backends.tensorflow.runtime import GraphDef, tf
 from lpot.core.backend import ModelSpec
@@ -104,6 +104,9 @@ def results(graph_def: GraphDef) -> list[str]:
     net = Net.of(graph_def, (), ())
     read = {node_name(name) for node in graph_def.node for name in node.input}
     ends = [node for node in graph_def.node if node.name not in read and node.op not in NOT_RESULTS]
+    # What stands inside a conditional has no value when the other branch is taken.
+    within = {name for name in net.in_branch if net.nodes[name].op not in MERGE}
+    ends = [node for node in ends if node.name not in within] or ends
     # Saving, restoring and initialising depend on constants and variables alone.
     fed = {name for name, node in net.nodes.items() if node.op in FED}
     ends = [node for node in ends if fed & net.ancestors([node.name])] or ends

@@ -11,10 +11,10 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from lpot.backends.tensorflow.boundary import results
-from lpot.backends.tensorflow.graph import ITERATOR
+from lpot.backends.tensorflow.graph import ITERATOR, Net
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import first_line, session_config
-from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
 
@@ -23,6 +23,7 @@ logger = logging.getLogger(__name__)
 SERVING = "serving_default"
 # Weights above this can't be put into one GraphDef, whose limit is 2 GiB.
 LIMIT = 2**31 - 2**26
+VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +86,7 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
             saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
             if saver is None:
                 raise UnsupportedModel(f"{prefix}.meta: the graph has no variables to restore")
+            _ends(graph.as_graph_def(), spec.outputs)  # what can't be frozen needs no restoring
             saver.restore(session, prefix)
             return Frozen(_constants(session, spec.outputs), "checkpoint")
     except (DecodeError, OSError, ValueError, tf.errors.OpError) as error:
@@ -113,6 +115,12 @@ def live_session(session: v1.Session, spec: ModelSpec) -> Frozen:
 def _constants(session: v1.Session, outputs: Sequence[str]) -> GraphDef:
     """The part of a session's graph that the outputs need, with variables as constants."""
     graph_def = session.graph.as_graph_def()
+    names = _ends(graph_def, outputs)
+    return v1.graph_util.convert_variables_to_constants(session, graph_def, names)
+
+
+def _ends(graph_def: GraphDef, outputs: Sequence[str]) -> list[str]:
+    """The nodes to freeze up to, once it is known that one graph can hold their weights."""
     names = [node_name(name) for name in outputs]
     known = {node.name for node in graph_def.node}
     for name in names:
@@ -123,7 +131,23 @@ def _constants(session: v1.Session, outputs: Sequence[str]) -> GraphDef:
     if not names:
         names = results(graph_def)
     names += [node.name for node in graph_def.node if node.op == ITERATOR]
-    return v1.graph_util.convert_variables_to_constants(session, graph_def, names)
+    net = Net.of(graph_def, (), ())
+    nodes = [net.nodes[name] for name in net.ancestors(names)]
+    _check_size(sum(_variable_size(node) for node in nodes if node.op in VARIABLES))
+    return names
+
+
+def _variable_size(node: NodeDef) -> int:
+    shape = tf.TensorShape(node.attr["shape"].shape)
+    return (shape.num_elements() or 0) * tf.as_dtype(node.attr["dtype"].type).size
+
+
+def _check_size(size: int) -> None:
+    if size > LIMIT:
+        raise UnsupportedModel(
+            f"the weights are {size / 2**30:.1f} GiB: more than one graph can hold (2 GiB). "
+            "Convert it to ONNX (python -m tf2onnx.convert --large_model), where bigger models work"
+        )
 
 
 def saved_model(path: Path) -> Frozen:
@@ -180,11 +204,14 @@ def concrete(function: Any, form: str) -> Frozen:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     size = sum(v.shape.num_elements() * v.dtype.size for v in function.variables)
-    if size > LIMIT:
+    _check_size(size)
+    try:
+        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+    except (ValueError, tf.errors.OpError) as error:
         raise UnsupportedModel(
-            f"the weights are {size / 2**30:.1f} GiB: more than one graph can hold (2 GiB)"
-        )
-    frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+            f"the model can't be frozen ({first_line(error)}): does it change its own variables, "
+            "as stateful layers and counters do? Leave that out (stateful=False)"
+        ) from error
     inputs = [tensor.name for tensor in frozen.inputs]
     outputs = [tensor.name for tensor in frozen.outputs]
     keys = sorted(function.structured_input_signature[1]) or [node_name(name) for name in inputs]
@@ -212,53 +239,3 @@ def _output_keys(function: Any, outputs: list[str]) -> list[str]:
     if isinstance(structure, dict) and len(structure) == len(outputs):
         return sorted(structure)
     return [f"output_{index}" for index in range(len(outputs))]
-
-
-def keras_file(path: Path) -> Frozen:
-    """A .keras or .h5 file. Python code inside (Lambda layers) is refused, not run."""
-    import keras
-
-    try:
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        text = str(error)
-        if "safe_mode" in text or "Lambda" in text or "unsafe" in text.lower():
-            raise UnsupportedModel(
-                f"{path}: the file holds Python code (a Lambda layer), which is not run from a "
-                "file. If you trust it, load it yourself with keras.saving.load_model(..., "
-                "safe_mode=False) and give the model object"
-            ) from error
-        raise UnsupportedModel(
-            f"{path}: not a readable Keras model ({first_line(error)})"
-        ) from error
-    return keras_model(model)
-
-
-def keras_model(model: Any) -> Frozen:
-    if not getattr(model, "inputs", None):
-        raise UnsupportedModel(
-            f"the Keras model {model.name!r} was never called, so its inputs are unknown: "
-            "call it once on a batch, or build it with keras.Input"
-        )
-    specs = [
-        tf.TensorSpec(tensor.shape, tensor.dtype, _safe(tensor.name)) for tensor in model.inputs
-    ]
-    arguments = specs if len(specs) > 1 else specs[0]
-
-    @tf.function
-    def call(inputs: Any) -> Any:
-        return model(inputs, training=False)
-
-    frozen = concrete(call.get_concrete_function(arguments), "keras")
-    keys = list(getattr(model, "output_names", ()))
-    if len(keys) != len(frozen.outputs) or len(set(keys)) != len(keys):
-        return frozen
-    signature = {
-        "inputs": {node_name(name): name for name in frozen.inputs},
-        "outputs": dict(zip(keys, frozen.outputs, strict=True)),
-    }
-    return Frozen(frozen.graph_def, "keras", frozen.inputs, frozen.outputs, signature)
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_./-" else "_" for c in name) or "input"

@@ -12,9 +12,9 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from lpot.backends.tensorflow import freeze
+from lpot.backends.tensorflow import freeze, freeze_keras
 from lpot.backends.tensorflow.boundary import settle
-from lpot.backends.tensorflow.freeze import Frozen, is_ckpt_format, is_saved_model_format
+from lpot.backends.tensorflow.freeze import VARIABLES, Frozen, is_ckpt_format, is_saved_model_format
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import import_graph
@@ -30,7 +30,6 @@ ACCEPTED = (
 )
 LIMIT = 2**31 - 1
 KERAS_FILES = (".keras", ".h5", ".hdf5")
-VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 FOREIGN = (
     (b"PK\x03\x04", "a zip archive: a .keras file under another name, or PyTorch's?"),
     (b"\x89HDF", "an HDF5 file: give it the suffix .h5 to be read as a Keras model"),
@@ -62,7 +61,7 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     if isinstance(source, v1.Session):
         return _finish(freeze.live_session(source, spec), spec, "the Session given")
     if isinstance(source, tf.keras.Model):
-        return _finish(freeze.keras_model(source), spec, "the Keras model given")
+        return _finish(freeze_keras.keras_model(source), spec, "the Keras model given")
     if hasattr(source, "structured_input_signature"):
         return _finish(freeze.concrete(source, "function"), spec, "the function given")
     if hasattr(source, "signatures"):
@@ -96,7 +95,7 @@ def _load_path(path: Path, spec: ModelSpec) -> Loaded:
     if path.suffix == ".meta":
         return _finish(freeze.checkpoint(path.with_suffix(""), spec), spec, str(path), path)
     if path.suffix.lower() in KERAS_FILES:
-        return _finish(freeze.keras_file(path), spec, str(path), path)
+        return _finish(freeze_keras.keras_file(path), spec, str(path), path)
     return _finish(Frozen(read_graph_def(path), "pb"), spec, str(path), path)
 
 

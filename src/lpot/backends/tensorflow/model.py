@@ -151,8 +151,13 @@ class TensorflowModel(Model):
             self._prepared = prepare(self.net)
         return self._prepared
 
-    def export_onnx(self, path: str | Path, opset: int = 17) -> Path:
-        """The same model, quantized the same way, as an ONNX file for ONNX Runtime (QDQ)."""
+    def export_onnx(
+        self, path: str | Path, inputs: Inputs | None = None, *, opset: int = 17
+    ) -> Path:
+        """The same model, quantized the same way, as an ONNX file for ONNX Runtime (QDQ).
+
+        `inputs` are not needed: a graph knows its own.
+        """
         from lpot.backends.tensorflow.export import export_onnx
 
         if self.drawn is None and self.recipe is not None and self.recipe.low_ops:

@@ -30,8 +30,9 @@ def import_graph(graph_def: GraphDef) -> tf.Graph:
 def session_config(quick: bool = False) -> v1.ConfigProto:
     """`quick` leaves out the optimisation of the graph, which costs more than a few runs save."""
     threads = int(os.environ.get("LPOT_THREADS", "0"))
+    inter = int(os.environ.get("LPOT_INTER_THREADS", min(threads, 1)))
     config = v1.ConfigProto(
-        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=min(threads, 1)
+        intra_op_parallelism_threads=threads, inter_op_parallelism_threads=inter
     )
     if quick:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
@@ -51,15 +52,17 @@ def first_line(error: Exception) -> str:
     return told.strip() or type(error).__name__
 
 
-def run(model: TensorflowModel, inputs: Inputs) -> list[np.ndarray]:
-    """Outputs in order. A graph that reads its data itself is run until the data ends."""
+def run(model: TensorflowModel, inputs: Inputs, steps: int = 1) -> list[np.ndarray]:
+    """Outputs in order. A graph that reads its data itself is started and run for so many steps;
+    with -1 until its data end.
+    """
     feeds = feed(model.inputs, inputs)
     fetches = [full_name(name) for name in model.output_names]
     try:
         if model.iterator is None:
             return list(model.sess.run(fetches, feeds))
         model.sess.run(model.iter_op, feeds)
-        return run_to_end(model.sess, fetches)
+        return run_to_end(model.sess, fetches, steps)
     except tf.errors.OpError as error:
         shapes = {name: np.shape(value) for name, value in feeds.items()}
         raise DataError(f"TensorFlow failed on a batch of {shapes}: {first_line(error)}") from error

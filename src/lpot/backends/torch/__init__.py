@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,23 +13,28 @@ from torch import nn
 from lpot.backends.torch import abilities
 from lpot.backends.torch import save as saving
 from lpot.backends.torch.build import build
-from lpot.backends.torch.checkpoint import read_checkpoint
+from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.load import load_module
+from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.observe import observe
+from lpot.backends.torch.profile import profile
 from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.rank import rank
 from lpot.backends.torch.run import run
-from lpot.backends.torch.train import finish_training, prepare_training
+from lpot.backends.torch.tensors import tensors
+from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
+from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
+from lpot.core.tensors import Pair
 
 
 class TorchBackend:
@@ -94,20 +99,34 @@ class TorchBackend:
 
     def load_checkpoint(self, folder: Path, module: nn.Module) -> TorchModel:
         """A checkpoint folder: ours, or best_configure.yaml and best_model_weights.pt alone."""
-        folder, architecture = Path(folder), _plain(module)
+        folder, architecture = checkpoint_folder(Path(folder).expanduser()), _plain(module)
         if (folder / saving.FACTS).is_file():
             return saving.restore(self, folder, architecture)
         return read_checkpoint(self, folder, architecture)
 
     def prepare_training(
-        self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
-    ) -> nn.Module:
-        """The module for the user's own training loop: int8's rounding is in it."""
-        return prepare_training(_workshop(model), recipe, observations)
+        self, model: TorchModel, recipe: Recipe, observations: Observations | None, samples: int
+    ) -> Trainee:
+        """What the user's own training loop gets: int8's rounding is in it."""
+        return prepare_training(_workshop(model), recipe, observations, samples)
 
-    def finish_training(self, model: TorchModel, trained: nn.Module) -> TorchModel:
+    def finish_training(
+        self, model: TorchModel, trainee: Trainee, returned: Any = None
+    ) -> TorchModel:
         """The FP32 model with the trained weights, to be observed and built like any other."""
-        workshop = finish_training(_workshop(model), trained)
+        workshop = finish_training(_workshop(model), trainee, returned)
+        return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
+
+    def training_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any]
+    ) -> Callable[[nn.Module], None]:
+        """The loop that `quantization.train` of the yaml describes."""
+        return training_loop(section, loader)
+
+    def resume_training(self, model: TorchModel, path: Path) -> TorchModel:
+        """The same from the folder that it was saved to."""
+        trained = saving.restore(self, path, _workshop(model).root)
+        workshop = resumed(_workshop(model), trained.native)
         return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
 
     def rank(
@@ -126,6 +145,15 @@ class TorchBackend:
     ) -> dict[OpKey, float]:
         """Expected squared output error of each op's rounding, from gradients of the outputs."""
         return curvature(_workshop(model), recipe, observations)
+
+    def tensors(
+        self, model: TorchModel, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs
+    ) -> dict[OpKey, Pair]:
+        return tensors(low.origin or _workshop(model), low, ops, inputs)
+
+    def profile(self, model: TorchModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
+        """Seconds of each op, over so many runs."""
+        return profile(model, inputs, runs)
 
     def versions(self) -> dict[str, str]:
         return abilities.versions()

@@ -6,9 +6,11 @@ The yaml is in its words (ops keyed by a `!!python/tuple` of name and type), wit
 
 from __future__ import annotations
 
+import copy
 import io
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.describe import Described, rebuild
+from lpot.backends.torch.legacy import translate
 from lpot.backends.torch.model import TorchModel
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
@@ -67,17 +70,35 @@ def write_checkpoint(described: Described, recipe: Recipe | None, folder: Path) 
     torch.save(described.tensors, folder / WEIGHTS)
 
 
+def checkpoint_folder(given: Path) -> Path:
+    """The folder itself, or the one inside a workspace."""
+    inner = given / "checkpoint"
+    if not given.is_dir():
+        raise UnsupportedModel(f"{given}: no such folder; a workspace holds it as `checkpoint`")
+    return inner if inner.is_dir() and not (given / CONFIGURE).is_file() else given
+
+
 def read_checkpoint(backend: TorchBackend, folder: Path, module: nn.Module) -> TorchModel:
     """The model of a checkpoint folder, on the architecture of `module`."""
     config = read_configure(folder / CONFIGURE)
     tensors = _read_weights(folder / WEIGHTS)
     facts = config.get("lpot")
-    if not isinstance(facts, dict):
+    if facts is None:
+        described = translate(tensors, config, _copied(module), str(folder))
+    elif isinstance(facts, dict):
+        described = Described(_only_tensors(tensors, folder / WEIGHTS), facts)
+    else:
+        raise UnsupportedModel(f"{folder / CONFIGURE}: the `lpot` section is damaged")
+    return rebuild(backend, described, module, str(folder))
+
+
+def _copied(module: nn.Module) -> nn.Module:
+    if not isinstance(module, nn.Module):
         raise UnsupportedModel(
-            f"{folder / CONFIGURE}: written by another tool than this one (there is no `lpot` "
-            "section), whose int8 modules no longer exist in torch: tune the FP32 model again"
+            f"given a {type(module).__name__} as the model, expected the nn.Module that was tuned: "
+            "a checkpoint holds weights, not code"
         )
-    return rebuild(backend, Described(tensors, facts), module, str(folder))
+    return copy.deepcopy(module).float().eval()
 
 
 def read_configure(path: Path) -> dict[str, Any]:
@@ -105,20 +126,23 @@ def _tuple(constructor: Any, node: Any) -> tuple[Any, ...]:
     return tuple(constructor.construct_sequence(node, deep=True))
 
 
-def _read_weights(path: Path) -> dict[str, torch.Tensor]:
+def _read_weights(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UnsupportedModel(f"{path}: no such file")
     try:
         raw = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+        named = re.search(r"GLOBAL (\S+)", str(error))
+        told = named.group(1) if named else str(error).strip().splitlines()[0]
         raise UnsupportedModel(
-            f"{path}: refused, it holds more than tensors or is damaged ({str(error)[:200]})"
+            f"{path}: refused, it holds more than tensors or is damaged ({told})"
         ) from error
-    tensors = {
-        name: value
-        for name, value in (raw.items() if isinstance(raw, dict) else ())
-        if isinstance(name, str) and isinstance(value, torch.Tensor)
-    }
-    if not isinstance(raw, dict) or len(tensors) != len(raw):
+    if not isinstance(raw, dict) or not all(isinstance(name, str) for name in raw):
+        raise UnsupportedModel(f"{path}: holds something else than a state dict")
+    return raw
+
+
+def _only_tensors(raw: dict[str, Any], path: Path) -> dict[str, torch.Tensor]:
+    if not all(isinstance(value, torch.Tensor) for value in raw.values()):
         raise UnsupportedModel(f"{path}: holds something else than named tensors")
-    return tensors
+    return raw

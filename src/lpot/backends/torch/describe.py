@@ -101,7 +101,7 @@ def rebuild(
     _fill(workshop.root, tensors, facts, where)
     workshop.accept_changes()
     if recipe is None:
-        return TorchModel(backend, workshop.fresh())
+        return TorchModel(backend, workshop.fresh(), origin=workshop)
     trial = build(workshop, recipe, ranges)
     return TorchModel(
         backend,
@@ -110,6 +110,7 @@ def rebuild(
         skipped=trial.skipped,
         captured=trial.captured,
         folded=trial.folded,
+        origin=workshop,
     )
 
 

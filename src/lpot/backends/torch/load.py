@@ -92,8 +92,9 @@ def load_folder(path: Path) -> nn.Module:
         raise UnsupportedModel(f"{path}: no such file or folder")
     if not (path / "config.json").is_file():
         raise UnsupportedModel(
-            f"{path}: a torch model is given as an nn.Module, or as a folder with config.json and "
-            "model.safetensors; weights alone don't say what to compute"
+            f"{path}: a torch model is given as an nn.Module (on the command line `module:name`, "
+            "a function that makes it), or as a folder with config.json and model.safetensors; "
+            "weights alone don't say what to compute"
         )
     module = empty_module(path)
     kind: Any = type(module)

@@ -87,7 +87,7 @@ class Lowering:
             run = module.runner(outlet)
             if chain.clip is not None and _largest(outlet) > 1.001 * chain.clip:
                 run = _Clipped(run, chain.clip)
-        self.actions[chain.first] = Action(run, chain.first.args[:1], {})
+        self.actions[chain.first] = Action(run, chain.first.args[:1], {}, name)
         for node in chain.nodes[1:]:
             self.actions[node] = chain.first
 
@@ -108,14 +108,15 @@ class Lowering:
             chain = next((c for c in self.plan.chains.values() if c.last is side), None)
             if chain is None or len(chain.last.users) != 1:
                 continue
-            module: Any = self.modules[str(self.captured.site_of(chain.first))]
+            name = str(self.captured.site_of(chain.first))
+            module: Any = self.modules[name]
             if not _can_sum(module) or not self._is_free(other, node):
                 continue
             for part in chain.nodes:
                 self.actions[part] = None
             weights, inlet = module.parts["weight"], module.settings.inlet
             run = FusedSum(weights, module.geometry, inlet, outlet, relu)
-            return Action(run, (chain.first.args[0], other), {})
+            return Action(run, (chain.first.args[0], other), {}, name)
         return None
 
     def _is_free(self, value: Any, at: fx.Node) -> bool:
@@ -139,7 +140,7 @@ class Lowering:
         action = float_action(self.captured, node, self.modules)
         inputs = [source for source in node.all_input_nodes if source in self.plan.byte]
         if inputs and node not in self.plan.byte:
-            action = Action(_Floated(action.run), action.args, action.kwargs)
+            action = Action(Floated(action.run), action.args, action.kwargs, action.op)
         self.actions[node] = action
 
 
@@ -167,7 +168,7 @@ def floats(value: Any) -> Any:
     return value
 
 
-class _Floated:
+class Floated:
     """A float function whose quantized arguments are turned into floats."""
 
     def __init__(self, run: Function) -> None:

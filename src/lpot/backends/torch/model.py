@@ -95,6 +95,12 @@ class TorchModel(Model):
         }
 
     @property
+    def skeleton(self) -> nn.Module | None:
+        """The FP32 module that another process needs beside the file; transformers' need none."""
+        workshop = self.origin or self.workshop
+        return None if workshop is None else workshop.root
+
+    @property
     def is_quantized(self) -> bool:
         return any(isinstance(module, LowModule) for module in self._native.modules())
 
@@ -103,6 +109,10 @@ class TorchModel(Model):
         from lpot.backends.torch.export import export
 
         return export(self, Path(path), inputs)
+
+    def export_onnx(self, path: str | Path, inputs: Inputs | None = None) -> Path:
+        """The model as ONNX with Q/DQ pairs."""
+        return self.export(path, inputs)
 
     @property
     def tune_cfg(self) -> dict[str, Any]:

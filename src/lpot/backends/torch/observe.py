@@ -40,8 +40,8 @@ def observe(
     for number, inputs in enumerate(chain((first,), source), start=1):
         watch.run(inputs, number)
         count = Batch(inputs).size
-        if kept < PROBE_SAMPLES and _nbytes(inputs) <= PROBE_BYTES:
-            probe.append(_own(inputs))
+        if kept < PROBE_SAMPLES and nbytes(inputs) <= PROBE_BYTES:
+            probe.append(own(inputs))
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
@@ -66,7 +66,7 @@ def useful_factors(workshop: Workshop, inputs: Inputs) -> dict[str, np.ndarray]:
     return {}
 
 
-def _own(inputs: Inputs) -> Inputs:
+def own(inputs: Inputs) -> Inputs:
     """A copy: loaders may write the next batch into the same memory."""
     if isinstance(inputs, tuple):
         return tuple(map(_copy, inputs))
@@ -79,6 +79,6 @@ def _copy(value: Any) -> Any:
     return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
 
 
-def _nbytes(inputs: Inputs) -> int:
+def nbytes(inputs: Inputs) -> int:
     values = inputs.values() if not isinstance(inputs, tuple) else inputs
     return sum(int(getattr(value, "nbytes", 0) or 0) for value in values)

@@ -32,6 +32,7 @@ class Step:
     plain: tuple[int, ...] | None
     out: int
     drop: tuple[int, ...]
+    op: str = ""  # the module it computes, or the function's place in the flow
 
 
 class Program:
@@ -109,13 +110,15 @@ class Action:
     run: Function
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
+    op: str = ""  # the module it computes
 
 
 def float_action(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> Action:
     """The node as it stands in the original."""
     target: Any = node.target
     if node.op == "call_module":
-        return Action(modules[captured.targets[target]], node.args, node.kwargs)
+        name = captured.targets[target]
+        return Action(modules[name], node.args, node.kwargs, name)
     if node.op == "call_method":
         return Action(_Method(target), node.args, node.kwargs)
     return Action(target, node.args, node.kwargs)
@@ -164,7 +167,7 @@ def assemble(
     return Program(
         module,
         names,
-        _steps(order, actions, places, result),
+        _steps(order, actions, places, result, f"{captured.name}." if captured.name else ""),
         [constants.get(index) for index in range(size)],
         _slots(result, places),
         finish,
@@ -176,6 +179,7 @@ def _steps(
     actions: Mapping[fx.Node, Any],
     places: Mapping[fx.Node, int],
     result: Any,
+    prefix: str,
 ) -> list[Step]:
     last: dict[int, int] = {}
     for number, node in enumerate(order):
@@ -192,7 +196,8 @@ def _steps(
         drop = tuple(sorted(i for i in used if last[i] == number and i not in kept))
         # A value that replaces another in the same place must not be dropped with it.
         drop = tuple(index for index in drop if index != places[node])
-        steps.append(Step(action.run, args, kwargs, plain, places[node], drop))
+        name = action.op or f"{prefix}{node.name}"
+        steps.append(Step(action.run, args, kwargs, plain, places[node], drop, name))
     return steps
 
 

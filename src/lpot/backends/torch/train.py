@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 import copy
+import inspect as python_inspect
+from dataclasses import dataclass, field
+from typing import Any
 
+import torch
 from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
-from lpot.backends.torch.modules.rounded import Rounded
+from lpot.backends.torch.model import state
+from lpot.backends.torch.modules.rounded import Rounded, make_plain, make_rounded
+from lpot.backends.torch.observe import nbytes, own
 from lpot.backends.torch.ranges import inlet_name
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
-from lpot.core.errors import UnsupportedModel
+from lpot.core.batch import Batch, Inputs
+from lpot.core.errors import TrainingError
 from lpot.core.recipe import OpConfig, Recipe
+
+MOST_BYTES = 256 << 20  # of batches kept for the calibration that follows
+
+
+@dataclass(eq=False)
+class Trainee:
+    """`native` is handed to the training loop; `seen` are the first batches it was given there."""
+
+    native: nn.Module
+    samples: int
+    seen: list[Inputs] = field(default_factory=list)
+    runs: int = 0
+    _kept: int = 0
+    _bytes: int = 0
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Trainee:
+        """The loop may copy the model, and this hangs on it as a hook."""
+        return self
+
+    def watch(self, module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        """A hook before each forward."""
+        self.runs += 1
+        if self._kept >= self.samples or self._bytes >= MOST_BYTES:
+            return
+        inputs = own(_inputs(self.native, args, named))
+        self.seen.append(inputs)
+        self._kept += Batch(inputs).size
+        self._bytes += nbytes(inputs)
+
+
+def _inputs(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Inputs:
+    if not named:
+        return args
+    bound = python_inspect.signature(module.forward).bind_partial(*args)
+    return {**bound.arguments, **named}
 
 
 def prepare_training(
-    workshop: Workshop, recipe: Recipe, observations: Observations | None = None
-) -> nn.Module:
+    workshop: Workshop, recipe: Recipe, observations: Observations | None, samples: int
+) -> Trainee:
     """A copy in train mode whose low-precision linears and convolutions round as int8 would.
 
     Batch norms stay apart: scaling a channel scales its weights' steps, so folding them later gives
@@ -30,15 +72,21 @@ def prepare_training(
             continue
         path = key.name if site.module is workshop.names[key.name] else f"{key.name}.0"
         inner = root.get_submodule(path)
+        if isinstance(inner, Rounded):  # reached by two names
+            continue
         axis = site.spec.axis if not is_hf_conv1d(site.module) else 1
-        rounded = Rounded(
+        per_channel = config.weight is not None and config.weight.granularity != "per_tensor"
+        weight_bits = config.weight.bits if config.weight is not None else None
+        make_rounded(
             inner,
-            axis if config.weight and config.weight.granularity != "per_tensor" else None,
+            axis if per_channel else None,
             config.activation.bits or 8,
+            weight_bits or 8,
             _span(key.name, config, observations),
         )
-        root = replace_module(root, path, rounded)
-    return root.train()
+    trainee = Trainee(root.train(), samples)
+    root.register_forward_pre_hook(trainee.watch, with_kwargs=True)
+    return trainee
 
 
 def _span(
@@ -51,27 +99,66 @@ def _span(
     return stats.range(config.activation.algorithm or "minmax", bits=bits)
 
 
-def finish_training(workshop: Workshop, trained: nn.Module) -> Workshop:
+def finish_training(workshop: Workshop, trainee: Trainee, returned: Any) -> Workshop:
     """The trained weights in the original's modules, to be calibrated and built as ever."""
+    trained = _unwrapped(returned) if isinstance(returned, nn.Module) else trainee.native
+    _check(workshop, trained, trainee)
     root = copy.deepcopy(trained)
-    found = [name for name, module in root.named_modules() if isinstance(module, Rounded)]
-    for name in found:
-        root = replace_module(root, name, root.get_submodule(name).inner)
-    if [name for name, _ in root.named_modules()] != list(workshop.names):
-        raise UnsupportedModel(
+    _unhook(root)
+    for module in root.modules():
+        if isinstance(module, Rounded):
+            make_plain(module)
+    return Workshop(root.cpu().float().eval(), equalizes=False)
+
+
+def _unhook(root: nn.Module) -> None:
+    for number, hook in list(root._forward_pre_hooks.items()):
+        if isinstance(getattr(hook, "__self__", None), Trainee):
+            del root._forward_pre_hooks[number]
+            root._forward_pre_hooks_with_kwargs.pop(number, None)
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    """What DataParallel and torch.compile wrap."""
+    for name in ("module", "_orig_mod"):
+        inner = getattr(module, name, None)
+        if isinstance(inner, nn.Module) and len(list(module.children())) == 1:
+            return _unwrapped(inner)
+    return module
+
+
+def _check(workshop: Workshop, trained: nn.Module, trainee: Trainee) -> None:
+    if [name for name, _ in trained.named_modules()] != list(workshop.names):
+        raise TrainingError(
             "q_func gave back a model with other modules than it was handed: train the model in "
             "place, or return the same one"
         )
-    return Workshop(root.float().eval())
+    before, after = state(workshop.root), state(trained)
+    for name, tensor in after.items():
+        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
+            raise TrainingError(
+                f"after training {name!r} holds NaN or infinite values: lower the learning rate, "
+                "or clip gradients"
+            )
+    if all(torch.equal(before[name].cpu(), after[name].cpu().float()) for name in before):
+        raise TrainingError(_untouched(trainee))
 
 
-def replace_module(root: nn.Module, path: str, module: nn.Module) -> nn.Module:
-    """`module` wherever the one at `path` was; returns the root, which may be replaced itself."""
-    if not path:
-        return module
-    old = root.get_submodule(path)
-    for parent in list(root.modules()):
-        for name, child in parent._modules.items():
-            if child is old:
-                parent._modules[name] = module
-    return root
+def _untouched(trainee: Trainee) -> str:
+    if not trainee.runs:
+        return (
+            "q_func ended without running the model that it was given: it must train its own "
+            "argument, not another object"
+        )
+    return (
+        f"q_func ran the model {trainee.runs} time(s), but no weight of it has changed: make the "
+        "optimizer inside q_func from the parameters of its argument (one made before holds those "
+        "of another model), and call backward() and step()"
+    )
+
+
+def resumed(workshop: Workshop, module: nn.Module) -> Workshop:
+    """A workshop for weights trained in an earlier run."""
+    if list(dict(module.named_modules())) != list(workshop.names):
+        raise TrainingError("the weights kept from an earlier training are of another model")
+    return Workshop(module, equalizes=False)

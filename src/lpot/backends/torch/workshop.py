@@ -32,13 +32,18 @@ class Workshop:
     """Holds a private FP32 copy of the user's module; trials are copies that share its tensors.
 
     `given` holds the user's own parameters by name: weights that an eval_func changed in place
-    are put back from there.
+    are put back from there. Weights that were trained with rounding stay as they are: evening
+    out their channels (`equalizes`) would undo what they learnt.
     """
 
     def __init__(
-        self, pristine: nn.Module, given: Mapping[str, torch.Tensor] | None = None
+        self,
+        pristine: nn.Module,
+        given: Mapping[str, torch.Tensor] | None = None,
+        equalizes: bool = True,
     ) -> None:
         self.root = pristine
+        self.equalizes = equalizes
         self.sites, self.others = find(pristine)
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
         self._given = given
@@ -95,7 +100,7 @@ class Workshop:
         """Neighbours that can share out their ranges."""
         return [
             pair
-            for captured in self.captures
+            for captured in (self.captures if self.equalizes else ())
             for pair in find_pairs(captured, self.chains_of(captured), self.sites, self.names)
         ]
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from lpot.data.datasets.base import Dataset, IterableDataset
 from lpot.data.datasets.bert import Bert
+from lpot.data.datasets.bert_record import BertRecord
 from lpot.data.datasets.cifar import CIFAR10, CIFAR100
 from lpot.data.datasets.coco import COCONpy, COCORaw
-from lpot.data.datasets.dummy import Dummy, DummyV2
+from lpot.data.datasets.dummy import Dummy, DummyV2, SparseDummyV2
 from lpot.data.datasets.glue import GLUE
 from lpot.data.datasets.images import ImageFolder, Imagenet, ImagenetRaw
 from lpot.data.datasets.mnist import MNIST, FashionMNIST
@@ -39,6 +40,8 @@ DATASETS = Registry(
         "bert": Bert,
         "dummy": Dummy,
         "dummy_v2": DummyV2,
+        "mzbert": BertRecord,
+        "sparse_dummy_v2": SparseDummyV2,
         "style_transfer": StyleTransfer,
     },
 )

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from lpot.core.errors import DataError
+from lpot.core.errors import ConfigError, DataError
 from lpot.data.transforms.base import Sample, apply, chain, finished, steps_of
 
 TransformFunction = Callable[[Sample], Sample]
@@ -52,7 +51,7 @@ class Dataset:
             # The decoded image gets no name here: it is freed as soon as it is resized, and the
             # next one takes its place in memory instead of new pages from the system.
             return finished(chain(steps_of(self.transform), self.read(number)))
-        except DataError as error:
+        except (DataError, ConfigError) as error:
             origin = self.origin(number)
             # Reading names the file itself; a transform does not know it.
             named = str(error).startswith(origin)
@@ -103,27 +102,10 @@ class IterableDataset:
                 yield apply(self.transform, sample)
 
 
-def existing(path: str | Path, what: str) -> Path:
-    """The path, which must be there."""
-    found = Path(path).expanduser()
-    if not found.exists():
-        raise DataError(f"{found}: there is no such {what}")
-    return found
-
-
-def not_found(
-    name: str, root: str | Path, expected: list[str], source: str, download: bool = False
-) -> DataError:
-    """The error for missing files: what is expected where, and how to get it."""
-    lines = " or ".join(str(Path(root) / item) for item in expected)
-    silent = "lpot does not download by itself. " if download else ""
-    return DataError(f"{name}: nothing found under {root}; expected {lines}. {silent}{source}")
-
-
 def check_labels(labels: Any, classes: int, origin: str) -> None:
     """Refuse a label that is not a class number, naming the sample."""
     for number, label in enumerate(labels):
-        if not 0 <= label < classes:
+        if not isinstance(label, int) or not 0 <= label < classes:
             raise DataError(
                 f"{origin}: sample {number} has the label {label}; expected 0 to {classes - 1}"
             )

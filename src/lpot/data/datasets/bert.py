@@ -7,8 +7,9 @@ from typing import Any
 
 from lpot.core.batch import LABEL_KEYS
 from lpot.core.errors import ConfigError, DataError, did_you_mean
-from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, existing
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
 from lpot.data.datasets.squad import read_articles
+from lpot.data.files import existing_file
 from lpot.data.image import to_array
 
 TASKS = ("classifier", "squad")
@@ -60,7 +61,7 @@ class Bert(Dataset):
         if root is not None:
             if label_file is None:
                 raise ConfigError("root needs label_file, SQuAD's json file")
-            self._whole = str(existing(root, "record file")), read_articles(label_file)
+            self._whole = str(existing_file(root, "record file")), read_articles(label_file)
 
     def count(self) -> int:
         return 1 if self._whole is not None else len(self._features)

@@ -6,6 +6,7 @@ The python version is a pickle, read by `plain_pickle`, which can't run anything
 from __future__ import annotations
 
 import tarfile
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +14,9 @@ from pathlib import Path
 import numpy as np
 
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    check_labels,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, check_labels
 from lpot.data.datasets.plain_pickle import load_plain
+from lpot.data.files import existing, existing_folder, not_found
 
 PIXELS = 3 * 32 * 32
 
@@ -95,7 +90,7 @@ class CIFAR10(Dataset):
         download: bool = True,
     ) -> None:
         super().__init__(transform, filter)
-        parts = list(self._parts(existing(root, "folder"), train, download))
+        parts = list(self._parts(self._folder(root), train, download))
         self.images = np.concatenate([images for images, _ in parts])
         self.labels = np.concatenate([labels for _, labels in parts])
 
@@ -107,6 +102,12 @@ class CIFAR10(Dataset):
 
     def label(self, number: int) -> int:
         return int(self.labels[number])
+
+    def _folder(self, root: str) -> Path:
+        found = existing(root, "folder")
+        if found.is_file() and found.name in [layout.archive for layout in self.layouts]:
+            return found.parent  # the archive itself was named
+        return existing_folder(found)
 
     def _parts(
         self, root: Path, train: bool, download: bool
@@ -169,12 +170,15 @@ def _files(root: Path, layout: Layout, names: tuple[str, ...]) -> Iterator[tuple
     try:
         with tarfile.open(archive) as packed:
             for name in names:
-                member = packed.extractfile(f"{layout.folder}/{name}")
-                if member is None:
-                    raise DataError(f"{archive}: {layout.folder}/{name} is not a file")
-                yield f"{archive}:{name}", member.read()
-    except (tarfile.TarError, KeyError, EOFError, OSError) as error:
-        raise DataError(f"{archive}: can't be read as the published archive: {error}") from error
+                member = packed.getmember(f"{layout.folder}/{name}")
+                # A link could lead in circles; the published archive has none.
+                stream = packed.extractfile(member) if member.isfile() else None
+                if stream is None:
+                    raise DataError(f"{archive}: {member.name} is not a file")
+                yield f"{archive}:{name}", stream.read()
+    except (tarfile.TarError, KeyError, EOFError, OSError, zlib.error) as error:
+        said = str(error).partition("\n")[0]
+        raise DataError(f"{archive}: can't be read as the published archive: {said}") from error
 
 
 def _decode(data: bytes, layout: Layout, origin: str) -> tuple[np.ndarray, np.ndarray]:
@@ -185,6 +189,8 @@ def _decode(data: bytes, layout: Layout, origin: str) -> tuple[np.ndarray, np.nd
     )
     if len(pixels) != len(labels):
         raise DataError(f"{origin}: {len(pixels)} images but {len(labels)} labels")
+    if not len(labels):
+        raise DataError(f"{origin}: holds no images")
     images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), labels
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import logging
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError, DataError
-from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, existing
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
+from lpot.data.files import existing_file, existing_folder, read_json
 from lpot.data.image import read
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,9 @@ class Picture:
 class COCORaw(Dataset):
     """COCO images with boxes: (image, (boxes, class names, class numbers, image's file name)).
 
-    Boxes are ymin, xmin, ymax, xmax in 0 to 1; class numbers are the annotation file's own.
+    Boxes are ymin, xmin, ymax, xmax in 0 to 1; class numbers are the annotation file's own. Crowds
+    are among the boxes: give the metric the annotation file too (`COCOmAP: {anno_path: …}`), then
+    it treats them as COCO does.
 
     Args:
         root: the folder the other two are relative to.
@@ -57,9 +59,9 @@ class COCORaw(Dataset):
         super().__init__(transform, filter)
         if missing not in ("error", "skip"):
             raise ConfigError(f"missing should be 'error' or 'skip', not {missing!r}")
-        top = existing(root, "folder")
-        folder = existing(top / img_dir, "folder of images")
-        listing = existing(top / anno_dir, "annotation file")
+        top = existing_folder(root)
+        folder = existing_folder(top / img_dir, "folder of images")
+        listing = existing_file(top / anno_dir, "annotation file")
         self.image_list = _read_annotations(listing, folder, self.suffix, missing == "skip")
 
     def count(self) -> int:
@@ -112,48 +114,71 @@ class COCONpy(COCORaw):
 
 
 def _read_annotations(listing: Path, folder: Path, suffix: str, skip: bool) -> list[Picture]:
+    content = read_json(listing)
     try:
-        content = json.loads(listing.read_text(encoding="utf-8"))
         images, marks, kinds = (content[k] for k in ("images", "annotations", "categories"))
         names = {kind["id"]: str(kind["name"]) for kind in kinds}
-        known = {image["id"] for image in images}
-    except (ValueError, KeyError, TypeError) as error:
+        by_image: dict[Any, list[Any]] = {image["id"]: [] for image in images}
+        marks = list(marks)
+    except (KeyError, TypeError) as error:
         raise DataError(
             f"{listing}: is not a COCO annotation file with images, annotations and categories: "
             f"{type(error).__name__} {error}"
         ) from error
-    by_image = defaultdict(list)
+    if not images:
+        raise DataError(f"{listing}: holds no images")
+    if len(by_image) != len(images):
+        ids = [image["id"] for image in images]
+        twice = next(one for number, one in enumerate(ids) if one in ids[:number])
+        raise DataError(f"{listing}: two images have the id {twice!r:.40}")
     for mark in marks:
-        _check_mark(mark, known, names, listing)
+        _check_mark(mark, by_image, names, listing)
         by_image[mark["image_id"]].append(mark)
     present = {path.name for path in folder.iterdir()}
     pictures, absent = [], []
     for image in images:
+        _check_image(image, listing)
         name = image["file_name"] + suffix
         if name not in present and not (folder / name).is_file():
             absent.append(name)
             continue
-        pictures.append(
-            Picture(folder / name, _label(image, by_image[image["id"]], names, listing))
-        )
+        pictures.append(Picture(folder / name, _label(image, by_image[image["id"]], names)))
     _report_absent(absent, len(images), folder, listing, skip)
     return pictures
 
 
-def _check_mark(mark: Any, known: Iterable[Any], names: Mapping[Any, str], listing: Path) -> None:
+def _check_image(image: Mapping[str, Any], listing: Path) -> None:
+    which = f"{listing}: image {image['id']!r:.40}"
+    if not isinstance(image.get("file_name"), str):
+        raise DataError(f"{which} has no file_name")
+    for key in ("height", "width"):
+        if not _is_number(image.get(key)) or image[key] <= 0:
+            raise DataError(f"{which} has the {key} {image.get(key)!r}, expected pixels")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _check_mark(
+    mark: Any, known: Mapping[Any, Any], names: Mapping[Any, str], listing: Path
+) -> None:
     if not isinstance(mark, Mapping) or not {"image_id", "category_id", "bbox"} <= mark.keys():
         raise DataError(
             f"{listing}: an annotation lacks image_id, category_id or bbox: {mark!r:.80}"
         )
     which = f"{listing}: annotation {mark.get('id', '(no id)')}"
+    for key in ("image_id", "category_id"):
+        if not isinstance(mark[key], int | str):
+            raise DataError(f"{which} has the {key} {mark[key]!r:.40}, expected a number")
     if mark["image_id"] not in known:
         raise DataError(f"{which} speaks of image {mark['image_id']}, which is not in 'images'")
     if mark["category_id"] not in names:
         raise DataError(f"{which} has category {mark['category_id']}, which is not in 'categories'")
-    if len(mark["bbox"]) not in (0, 4):
-        raise DataError(
-            f"{which} has a box of {len(mark['bbox'])} numbers, expected x, y, width, height"
-        )
+    box = mark["bbox"]
+    numbers = isinstance(box, list) and all(map(_is_number, box))
+    if not numbers or len(box) not in (0, 4) or min(box[2:], default=0) < 0:
+        raise DataError(f"{which} has the box {box!r:.80}, expected x, y, width, height")
 
 
 def _report_absent(absent: list[str], total: int, folder: Path, listing: Path, skip: bool) -> None:
@@ -165,12 +190,8 @@ def _report_absent(absent: list[str], total: int, folder: Path, listing: Path, s
     logger.warning("%s: left out", what)
 
 
-def _label(
-    image: Mapping[str, Any], marks: list[Any], names: Mapping[Any, str], listing: Path
-) -> Label:
-    height, width = image.get("height"), image.get("width")
-    if not height or not width:
-        raise DataError(f"{listing}: image {image.get('id')} has no height and width")
+def _label(image: Mapping[str, Any], marks: list[Any], names: Mapping[Any, str]) -> Label:
+    height, width = image["height"], image["width"]
     kept = [mark for mark in marks if len(mark["bbox"]) == 4]
     boxes = np.asarray([mark["bbox"] for mark in kept], dtype=np.float64).reshape(-1, 4)
     corners = np.stack(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -98,6 +99,65 @@ class DummyV2(IterableDataset):
                 yield first, labels[0] if len(labels) == 1 else tuple(labels)
             else:
                 yield first
+
+
+class SparseDummyV2(IterableDataset):
+    """An endless row of random sparse samples: (places, values) of what is not zero.
+
+    Places are (n, rank) whole numbers in row-major order, values (n,); several shapes give
+    (places, values, places, values, …).
+
+    Args:
+        dense_shape: [224, 224], or a list of shapes for several inputs.
+        label_shape: the same for labels; none by default.
+        sparse_ratio: share of zeros, or a list with one for each input.
+        low: lowest value, or a list with one for each input and label.
+        high: highest value, or a list with one for each input and label.
+        dtype: type of the values, or a list with one for each input and label.
+        transform: accepted; random data needs none and it is not applied.
+        filter: accepted and not applied.
+    """
+
+    endless = True
+
+    def __init__(
+        self,
+        dense_shape: Any,
+        label_shape: Any = None,
+        sparse_ratio: Any = 0.5,
+        low: Any = -128.0,
+        high: Any = 127.0,
+        dtype: Any = "float32",
+        transform: TransformFunction | None = None,
+        filter: FilterFunction | None = None,
+    ) -> None:
+        super().__init__()
+        self._shapes = shapes_of(dense_shape, "dense_shape")
+        labels = [] if label_shape is None else shapes_of(label_shape, "label_shape")
+        ratios = _spread(sparse_ratio, len(self._shapes), "sparse_ratio")
+        for ratio in ratios:
+            if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
+                raise ConfigError(f"sparse_ratio should lie in 0 to 1, not {ratio!r}")
+        counts = [
+            (round(math.prod(shape) * (1 - ratio)),)
+            for shape, ratio in zip(self._shapes, ratios, strict=True)
+        ]
+        self._specs = specs([*counts, *labels], low, high, dtype)
+
+    def samples(self) -> Iterator[Any]:
+        generator = np.random.default_rng(SEED)
+        while True:
+            values = draw(self._specs, generator)
+            inputs: list[np.ndarray] = []
+            for shape, kept in zip(self._shapes, values, strict=False):
+                size = math.prod(shape)
+                flat = np.sort(generator.choice(size, len(kept), replace=False))
+                inputs += [np.stack(np.unravel_index(flat, shape), axis=1).astype(np.int64), kept]
+            labels = values[len(self._shapes) :]
+            if labels:
+                yield tuple(inputs), labels[0] if len(labels) == 1 else tuple(labels)
+            else:
+                yield tuple(inputs)
 
 
 def shapes_of(value: Any, name: str) -> list[tuple[int, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,8 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError, DataError, did_you_mean
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
+from lpot.data.files import existing_folder, not_found, read_text
 from lpot.data.tokenizer import Encoded, load_tokenizer
 
 logger = logging.getLogger(__name__)
@@ -184,7 +180,7 @@ def read_task(
             f"Known: {', '.join(TASKS)}"
         )
     layout = TASKS[name]
-    path = _find(existing(data_dir, "folder"), layout, evaluate)
+    path = _find(existing_folder(data_dir), layout, evaluate)
     classes = layout.classes
     if layout.folder == "MNLI" and model_type in SWAPPED_MNLI:
         classes = (classes[0], classes[2], classes[1])
@@ -209,10 +205,7 @@ def _find(folder: Path, layout: Task, evaluate: bool) -> Path:
 
 
 def _read_rows(path: Path, layout: Task, classes: tuple[str, ...]) -> list[Row]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path}: is not UTF-8 text: {error}") from error
+    lines = read_text(path).split("\n")
     head = [cell.strip() for cell in lines[0].rstrip("\r").split("\t")] if layout.header else []
     places = _places(path, layout, head)
     rows, broken = [], []
@@ -249,9 +242,12 @@ def _label(text: str, classes: tuple[str, ...], where: str) -> int | float:
     text = text.strip()
     if not classes:
         try:
-            return float(text)
-        except ValueError as error:
-            raise DataError(f"{where}: the score {text!r} is not a number") from error
+            score = float(text)
+        except ValueError:
+            score = math.nan
+        if not 0 <= score <= 5:
+            raise DataError(f"{where}: the score {text!r} is not a number from 0 to 5")
+        return score
     if text in classes:
         return classes.index(text)
     if text.isascii() and text.isdigit() and int(text) < len(classes):

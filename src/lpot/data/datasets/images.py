@@ -7,18 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
 from lpot.data.datasets.tfrecord import ImageRecord, shards
+from lpot.data.files import existing_file, existing_folder, not_found, read_text
 from lpot.data.image import read
 
 logger = logging.getLogger(__name__)
 
+MOST = 2**31 - 1  # a label above it is a slip
 SUFFIXES = {".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp", ".gif"}
 
 
@@ -63,7 +59,7 @@ class ImageFolder(ImageFiles):
         transform: TransformFunction | None = None,
         filter: FilterFunction | None = None,
     ) -> None:
-        top = existing(root, "folder")
+        top = existing_folder(root)
         self.classes = sorted(path.name for path in top.iterdir() if path.is_dir())
         if not self.classes:
             raise not_found("ImageFolder", top, ["<class>/<image>.jpg"], "Make a folder a class")
@@ -98,7 +94,7 @@ class ImagenetRaw(ImageFiles):
         transform: TransformFunction | None = None,
         filter: FilterFunction | None = None,
     ) -> None:
-        folder = existing(data_path, "folder")
+        folder = existing_folder(data_path)
         super().__init__(_read_list(folder, _list_of(folder, image_list)), transform, filter)
 
 
@@ -118,7 +114,7 @@ class Imagenet(Dataset):
         filter: FilterFunction | None = None,
     ) -> None:
         super().__init__(transform, filter)
-        top = existing(root, "folder")
+        top = existing_folder(root)
         records = bool(shards(top))
         logger.warning(
             "the dataset 'Imagenet' is deprecated: use %s",
@@ -140,7 +136,7 @@ class Imagenet(Dataset):
 
 def _list_of(folder: Path, image_list: str | None) -> Path:
     if image_list is not None:
-        return existing(image_list, "list of images")
+        return existing_file(image_list, "list of images")
     for place in (folder / "val_map.txt", folder.parent / "val_map.txt"):
         if place.is_file():
             return place
@@ -155,12 +151,11 @@ def _list_of(folder: Path, image_list: str | None) -> Path:
 def _read_list(folder: Path, listing: Path) -> list[tuple[Path, int]]:
     present = {path.name for path in folder.iterdir()}
     samples = []
-    text = listing.read_text(encoding="utf-8-sig")
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(read_text(listing).split("\n"), start=1):
         if not line.strip():
             continue
         name, label = (*line.rsplit(maxsplit=1), "")[:2]
-        if not label.isascii() or not label.isdigit():
+        if not label.isascii() or not label.isdigit() or int(label) > MOST:
             raise DataError(
                 f"{listing}:{number}: expected 'name label', a class number last, not {line!r:.80}"
             )

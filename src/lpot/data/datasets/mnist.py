@@ -11,14 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    check_labels,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, check_labels
+from lpot.data.files import existing_folder, not_found
 
 IDX_BYTES = 8  # the idx code for unsigned bytes
 
@@ -46,9 +40,14 @@ class MNIST(Dataset):
         download: bool = True,
     ) -> None:
         super().__init__(transform, filter)
-        images, labels, origin = self._load(existing(root, "folder"), train, download)
-        if len(images) != len(labels):
-            raise DataError(f"{origin}: {len(images)} images but {len(labels)} labels")
+        images, labels, origin = self._load(existing_folder(root), train, download)
+        if images.ndim != 3 or labels.ndim != 1 or len(images) != len(labels):
+            raise DataError(
+                f"{origin}: images of shape {images.shape} and labels of shape {labels.shape}, "
+                "expected (n, height, width) and (n,)"
+            )
+        if not len(labels):
+            raise DataError(f"{origin}: holds no images")
         check_labels(labels.tolist(), 10, origin)
         self.images = images[..., np.newaxis]
         self.labels = labels.astype(np.int64)

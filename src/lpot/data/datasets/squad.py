@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError, DataError
-from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, existing
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
 from lpot.data.datasets.glue import INPUT_NAMES, WITHOUT_TYPES
+from lpot.data.files import existing_file, read_json
 from lpot.data.tokenizer import WordPiece
 
 FIRST_ID = 1_000_000_000
@@ -103,11 +103,8 @@ class SQuAD(Dataset):
 
 def read_articles(path: str | Path) -> list[Any]:
     """The articles of a SQuAD v1.1 json file."""
-    place = existing(path, "SQuAD file")
-    try:
-        content = json.loads(place.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise DataError(f"{place}: is not json: {error}") from error
+    place = existing_file(path, "SQuAD file")
+    content = read_json(place)
     if not isinstance(content, Mapping) or not isinstance(content.get("data"), list):
         raise DataError(f"{place}: is not a SQuAD file: it should be a mapping with a list 'data'")
     if "2" in str(content.get("version", "1.1")).split(".")[0]:
@@ -118,25 +115,37 @@ def read_articles(path: str | Path) -> list[Any]:
 
 def make_examples(articles: list[Any], origin: str = "SQuAD") -> list[SquadExample]:
     """One example for each question; questions of a paragraph share its words."""
-    examples = []
+    examples: dict[str, SquadExample] = {}
     for number, article in enumerate(articles):
         try:
             for paragraph in article["paragraphs"]:
                 words = split_words(paragraph["context"])
-                examples += [_example(question, words) for question in paragraph["qas"]]
-        except (KeyError, TypeError) as error:
+                for question in paragraph["qas"]:
+                    example = _example(question, words, origin)
+                    if example.qas_id in examples:
+                        raise DataError(f"{origin}: question {example.qas_id!r} comes twice")
+                    examples[example.qas_id] = example
+        except (KeyError, TypeError, AttributeError) as error:
             title = article.get("title", number) if isinstance(article, Mapping) else number
             raise DataError(
                 f"{origin}: article {title!r} lacks context, qas, id or question: {error}"
             ) from error
     if not examples:
         raise DataError(f"{origin}: holds no questions")
-    return examples
+    return list(examples.values())
 
 
-def _example(question: Mapping[str, Any], words: list[str]) -> SquadExample:
+def _example(question: Mapping[str, Any], words: list[str], origin: str) -> SquadExample:
     answers = tuple(str(answer["text"]) for answer in question.get("answers", ()))
-    return SquadExample(str(question["id"]), str(question["question"]), words, answers)
+    example = SquadExample(str(question["id"]), str(question["question"]), words, answers)
+    if question.get("is_impossible", False):
+        raise DataError(
+            f"{origin}: question {example.qas_id!r} is marked impossible, which is SQuAD v2; "
+            "only v1.1 is supported"
+        )
+    if not words:
+        raise DataError(f"{origin}: the paragraph of question {example.qas_id!r} is empty")
+    return example
 
 
 def split_words(text: str) -> list[str]:

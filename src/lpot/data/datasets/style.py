@@ -8,13 +8,8 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
+from lpot.data.files import existing_folder, not_found
 from lpot.data.image import read
 from lpot.data.transforms.base import size_of
 from lpot.data.transforms.resample import resize
@@ -77,7 +72,7 @@ class StyleTransfer(Dataset):
 
 
 def _images(folder: str, suffix: str) -> list[Path]:
-    top = existing(folder, "folder")
+    top = existing_folder(folder)
     found = sorted(top.glob(f"*{suffix}"))
     if not found:
         raise not_found("style_transfer", top, [f"*{suffix}"], "Set image_format to your suffix")

@@ -9,13 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import (
-    Dataset,
-    FilterFunction,
-    TransformFunction,
-    existing,
-    not_found,
-)
+from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
+from lpot.data.files import existing, not_found
 from lpot.data.record import Features, RecordFile, parse_example
 from lpot.data.transforms.base import Sample
 from lpot.data.transforms.parse import coco_sample, imagenet_sample, voc_sample
@@ -72,6 +67,9 @@ class TFRecordDataset(Dataset):
         """Number of records up to and with each file."""
         if self._ends is None:
             self._ends = list(accumulate(len(file) for file in self.files))
+            if not self._ends[-1]:
+                names = ", ".join(str(file.path) for file in self.files[:3])
+                raise DataError(f"{names}: holds no records")
         return self._ends
 
     def _locate(self, number: int) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from lpot.core.errors import ConfigError
 from lpot.data.postprocess.boxes import DetectionBoxes
+from lpot.data.postprocess.collect import Collect
 from lpot.data.postprocess.label import LabelShift, Sample
 from lpot.data.postprocess.squad import SquadV1
 from lpot.data.registry import Registry
@@ -16,7 +17,13 @@ Step = Callable[[Sample], Any]
 
 POSTPROCESSES = Registry(
     "postprocess",
-    {"LabelShift": LabelShift, "SquadV1": SquadV1, "DetectionBoxes": DetectionBoxes},
+    {
+        "Collect": Collect,
+        "DetectionBoxes": DetectionBoxes,
+        "LabelShift": LabelShift,
+        "SquadV1": SquadV1,
+        "SquadV1ModelZoo": SquadV1,
+    },
 )
 
 

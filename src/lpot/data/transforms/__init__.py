@@ -19,6 +19,7 @@ from lpot.data.transforms.geometry import (
     RandomHorizontalFlip,
     RandomVerticalFlip,
     Transpose,
+    TransposeLastChannel,
 )
 from lpot.data.transforms.imagenet import BilinearImagenet, ResizeCropImagenet
 from lpot.data.transforms.parse import ParseDecodeCoco, ParseDecodeImagenet, ParseDecodeVoc
@@ -34,9 +35,11 @@ from lpot.data.transforms.value import (
     Cast,
     DecodeImage,
     EncodeJpeg,
+    KerasRescale,
     Normalize,
     QuantizedInput,
     Rescale,
+    ShiftRescale,
     ToArray,
     ToNDArray,
     ToPILImage,
@@ -67,6 +70,7 @@ TRANSFORMS = _Transforms(
         "CropToBoundingBox": CropToBoundingBox,
         "DecodeImage": DecodeImage,
         "EncodeJpeg": EncodeJpeg,
+        "KerasRescale": KerasRescale,
         "Normalize": Normalize,
         "Pad": Pad,
         "PaddedCenterCrop": PaddedCenterCrop,
@@ -83,11 +87,13 @@ TRANSFORMS = _Transforms(
         "ResizeCropImagenet": ResizeCropImagenet,
         "ResizeWithAspectRatio": ResizeWithAspectRatio,
         "ResizeWithRatio": ResizeWithRatio,
+        "ShiftRescale": ShiftRescale,
         "ToArray": ToArray,
         "ToNDArray": ToNDArray,
         "ToPILImage": ToPILImage,
         "ToTensor": ToTensor,
         "Transpose": Transpose,
+        "TransposeLastChannel": TransposeLastChannel,
     },
 )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, DataError
 from lpot.data.image import is_pillow, to_array
 
 Sample = tuple[Any, Any]
@@ -26,6 +26,12 @@ class Transform:
     fresh = False
 
     def __call__(self, sample: Sample) -> Sample:
+        if not isinstance(sample, tuple | list) or len(sample) != 2:
+            kind = "bytes of a record" if isinstance(sample, bytes) else type(sample).__name__
+            raise DataError(
+                f"{type(self).__name__} takes (image, label), not {kind}: a raw record needs "
+                "ParseDecodeImagenet or its like first"
+            )
         image, label = sample
         return self.on_image(image), label
 
@@ -137,7 +143,7 @@ def by_channel(image: np.ndarray, values: list[float], name: str) -> tuple[np.nd
     count = len(values)
     array = np.asarray(values, dtype=np.float32)
     if count == 1 or (image.ndim and image.shape[-1] == count):
-        if count > 1 and image.ndim == 3 and image.flags.c_contiguous:
+        if count > 1 and image.ndim == 3 and image.size and image.flags.c_contiguous:
             # Numpy walks three channels at a time ten times slower than whole rows.
             return image.reshape(len(image), -1), np.tile(array, image.shape[1])
         return image, array

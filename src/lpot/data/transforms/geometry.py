@@ -25,7 +25,7 @@ def crop(image: Any, top: int, left: int, height: int, width: int) -> Any:
         )
     if is_pillow(image):
         return image.crop((left, top, left + width, top + height))
-    return image[top : top + height, left : left + width]
+    return to_array(image)[top : top + height, left : left + width]
 
 
 class CropToBoundingBox(Transform):
@@ -153,6 +153,13 @@ class Transpose(Transform):
         return np.ascontiguousarray(array.transpose(self.perm))
 
 
+class TransposeLastChannel(Transpose):
+    """Moves the channels from last to first place."""
+
+    def __init__(self) -> None:
+        super().__init__([2, 0, 1])
+
+
 class Pad(Transform):
     """Adds a border.
 
@@ -174,12 +181,12 @@ class Pad(Transform):
 
     def on_image(self, image: Any) -> np.ndarray:
         array = to_array(image)
+        height, width = height_width(array)
         left, top, right, bottom = self.padding
         widths = [(top, bottom), (left, right)] + [(0, 0)] * (array.ndim - 2)
         if self.padding_mode != "constant":
             bordered: np.ndarray = np.pad(array, widths, mode=self.padding_mode)  # type: ignore[call-overload]
             return bordered
-        height, width = array.shape[:2]
         shape = (height + top + bottom, width + left + right, *array.shape[2:])
         out = np.empty(shape, dtype=array.dtype)
         out[...] = np.asarray(self.fill, dtype=array.dtype)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import DataError
-from lpot.data.image import decode, to_array
+from lpot.data.image import decode, height_width, to_array
 from lpot.data.optional import require
 from lpot.data.record import Features, parse_example
 from lpot.data.transforms.base import Sample, Transform
@@ -37,11 +37,13 @@ def imagenet_sample(features: Features, origin: str) -> Sample:
 def coco_sample(features: Features, origin: str) -> Sample:
     """A detection record: the image and (boxes, class names, class numbers, image id)."""
     sides = [
-        np.asarray(features.get(f"image/object/bbox/{side}", ()), dtype=np.float32)
+        _numbers(features, f"image/object/bbox/{side}", np.float32, origin)
         for side in ("ymin", "xmin", "ymax", "xmax")
     ]
     names = features.get("image/object/class/text", [])
-    numbers = np.asarray(features.get("image/object/class/label", ()), dtype=np.int64)
+    if not isinstance(names, list):
+        raise DataError(f"{origin}: 'image/object/class/text' holds numbers, expected names")
+    numbers = _numbers(features, "image/object/class/label", np.int64, origin)
     counts = {len(side) for side in sides} | {len(part) for part in (names, numbers) if len(part)}
     if len(counts) != 1:
         raise DataError(f"{origin}: boxes and classes differ in number: {sorted(counts)}")
@@ -57,11 +59,23 @@ def coco_sample(features: Features, origin: str) -> Sample:
     return decode(encoded_image(features, "image/encoded", origin), origin), label
 
 
+def _numbers(features: Features, key: str, kind: type[np.generic], origin: str) -> np.ndarray:
+    found = features.get(key, [])
+    if isinstance(found, list) and found:
+        raise DataError(f"{origin}: {key!r} holds texts, expected numbers")
+    return np.asarray(found, dtype=kind)
+
+
 def voc_sample(features: Features, origin: str) -> Sample:
     """A segmentation record: the image and the class of each pixel (height, width, 1)."""
     image = decode(encoded_image(features, "image/encoded", origin), origin)
-    mask = encoded_image(features, "image/segmentation/class/encoded", origin)
-    return image, _mask(mask, origin)
+    mask = _mask(encoded_image(features, "image/segmentation/class/encoded", origin), origin)
+    if mask.shape[:2] != height_width(image):
+        raise DataError(
+            f"{origin}: the image is {height_width(image)}, its segmentation {mask.shape[:2]} "
+            "(height, width)"
+        )
+    return image, mask
 
 
 def _mask(data: bytes, origin: str) -> np.ndarray:
@@ -69,8 +83,9 @@ def _mask(data: bytes, origin: str) -> np.ndarray:
     try:
         picture = Image.open(io.BytesIO(data))
         picture.load()
-    except (OSError, SyntaxError, ValueError) as error:
-        raise DataError(f"{origin}: the segmentation can't be decoded: {error}") from error
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        why = "no image" if isinstance(error, Image.UnidentifiedImageError) else error
+        raise DataError(f"{origin}: the segmentation can't be decoded: {why}") from error
     if picture.mode not in ("L", "P"):
         raise DataError(
             f"{origin}: the segmentation's mode is {picture.mode!r}, expected 'L' or 'P'"

@@ -66,6 +66,40 @@ class Rescale(Transform):
         return array
 
 
+class KerasRescale(Transform):
+    """Divides by one number and takes off another, as Keras' pretrained models want it.
+
+    Args:
+        rescale: the two numbers: [127.5, 1] brings 8-bit values to -1 to 1; none does nothing.
+    """
+
+    fresh = True
+
+    def __init__(self, rescale: Any = None) -> None:
+        self.rescale = [1.0, 0.0] if rescale is None else numbers(rescale, "rescale")
+        if len(self.rescale) != 2 or self.rescale[0] == 0:
+            raise ConfigError(f"rescale should be a divisor and what is taken off, not {rescale!r}")
+
+    def on_image(self, image: Any) -> np.ndarray:
+        array = to_array(image).astype(np.float32)
+        array /= np.float32(self.rescale[0])
+        array -= np.float32(self.rescale[1])
+        return array
+
+
+class ShiftRescale(Transform):
+    """Brings 8-bit values to -1 to 1, as float32, and takes 1 off the class label."""
+
+    fresh = True
+
+    def __call__(self, sample: Sample) -> Sample:
+        image, label = sample
+        array = to_array(image).astype(np.float32)
+        array -= np.float32(127.5)
+        array /= np.float32(127.5)
+        return array, label - 1
+
+
 class Cast(Transform):
     """Converts the image to another type, without scaling the values.
 
@@ -158,6 +192,8 @@ class AlignImageChannel(Transform):
         array = to_array(image)
         if array.ndim == 2:
             array = array[:, :, np.newaxis]
+        if array.ndim < 3:
+            raise DataError(f"an image of shape {array.shape} has no channels")
         channels = array.shape[-1]
         if channels == self.dim:
             return array
@@ -219,5 +255,7 @@ class EncodeJpeg(Transform):
 
     def on_image(self, image: Any) -> bytes:
         stream = io.BytesIO()
-        to_pillow(image).save(stream, format="JPEG", quality=95)
+        picture = to_pillow(image)
+        picture = picture if picture.mode == "L" else convert(picture, "RGB")
+        picture.save(stream, format="JPEG", quality=95)
         return stream.getvalue()

@@ -30,8 +30,9 @@ def _equalize(weights: dict[str, np.ndarray], group: ChannelGroup) -> bool:
         _raise(made, made_by(weights, layer), start)
     for name, start in group.biases:
         _raise(made, np.abs(weights[name]).reshape(-1), start)
-    for layer, start in group.readers:
-        _raise(read, read_by(weights, layer), start)
+    for layer, start, channels in group.readers:
+        entries = read_by(weights, layer).reshape(channels.outer, channels.width, channels.inner)
+        _raise(read, entries.max(axis=(0, 2)), start)
     factors = channel_scales(made, read)
     if factors is None:
         return False
@@ -42,9 +43,9 @@ def _equalize(weights: dict[str, np.ndarray], group: ChannelGroup) -> bool:
     for name, start in group.biases:
         part = scale[start : start + weights[name].size]
         weights[name] = weights[name] / part.reshape(weights[name].shape)
-    for layer, start in group.readers:
-        count = len(read_by(weights, layer))
-        scale_read(weights, layer, scale[start : start + count])
+    for layer, start, channels in group.readers:
+        part = scale[start : start + channels.width].repeat(channels.inner)
+        scale_read(weights, layer, np.tile(part, channels.outer))
     return True
 
 

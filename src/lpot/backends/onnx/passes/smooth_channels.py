@@ -72,6 +72,16 @@ def smooth_channels(
     return _with_products(graph, weights, added, renamed), stats
 
 
+def smoothed_means(graph: Graph, means: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """The means of tensors that were smoothed, by those of the tensors behind them."""
+    found = {}
+    for name, mean in means.items():
+        factors = graph.weights.get(f"{name}/smooth/factors")
+        if factors is not None:
+            found[f"{name}/smooth"] = mean * factors
+    return found
+
+
 def _readers(graph: Graph, extremes: Mapping[str, Extremes]) -> dict[str, list[Layer]]:
     """The products that read outlying tensors, each with weights of its own."""
     found: dict[str, list[Layer]] = {}

@@ -34,6 +34,27 @@ def simulate_ops(prepared: Prepared, plans: Mapping[int, Plan]) -> tuple[Net, st
     return sketch.finish(), sketch.which, sketch.moved
 
 
+def simulate_plan(prepared: Prepared, plan: Plan) -> tuple[Net, str, dict[str, str]]:
+    """The same with every op of one plan at a time: all of them go by the number 0."""
+    sketch = _Sketch(prepared)
+    for step in plan.steps.values():
+        sketch.add(0, step, plan)
+    return sketch.finish(), sketch.which, sketch.moved
+
+
+def rounded_weight(prepared: Prepared, step: Step, taken: Format) -> np.ndarray:
+    """The weight as its INT8 values stand for it, laid out as in the graph."""
+    unit = step.unit
+    assert step.config.weight is not None
+    weight = weight_of(prepared, unit, step.config.weight, taken)
+    scale = np.asarray(weight.peak / 127.0, np.float32)
+    if weight.integers.ndim == 4 and scale.ndim and weight.integers.shape[-1] != scale.size:
+        scale = scale.reshape(weight.integers.shape[2:])  # depthwise
+    real = weight.integers * scale
+    flipped = unit.is_matmul and is_transposed(prepared.net.nodes[unit.node])
+    return np.ascontiguousarray(real.T if flipped else real, np.float32)
+
+
 class _Sketch:
     def __init__(self, prepared: Prepared) -> None:
         self.prepared = prepared
@@ -60,7 +81,9 @@ class _Sketch:
         x, weight = data_inputs(node)[:2]
         source = self._rounded(f"{stem}/in", x, chosen, taken)
         self.forks.append(f"{stem}/in/fork")
-        rounded = self._put(make_const(f"{stem}/weight", self._weight(step, taken)))
+        rounded = self._put(
+            make_const(f"{stem}/weight", rounded_weight(self.prepared, step, taken))
+        )
         blend = self._put(
             make_node("SelectV2", f"{stem}/blend", [chosen, rounded, weight], T=tf.float32)
         )
@@ -75,17 +98,6 @@ class _Sketch:
             tensor, chosen = self.nodes[name].input
             self._put(with_inputs(self.nodes[name], [self.moved.get(tensor, tensor), chosen]))
         return self.prepared.net.rewired(self.moved).changed(self.nodes)
-
-    def _weight(self, step: Step, taken: Format) -> np.ndarray:
-        unit = step.unit
-        assert step.config.weight is not None
-        weight = weight_of(self.prepared, unit, step.config.weight, taken)
-        scale = np.asarray(weight.peak / 127.0, np.float32)
-        if weight.integers.ndim == 4 and scale.ndim and weight.integers.shape[-1] != scale.size:
-            scale = scale.reshape(weight.integers.shape[2:])  # depthwise
-        real = weight.integers * scale
-        flipped = unit.is_matmul and is_transposed(self.prepared.net.nodes[unit.node])
-        return np.ascontiguousarray(real.T if flipped else real, np.float32)
 
     def _rounded(self, stem: str, tensor: str, chosen: str, form: Format) -> str:
         """The tensor, through 8 bits when chosen; the branch not taken costs nothing."""

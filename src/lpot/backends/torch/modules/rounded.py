@@ -2,51 +2,43 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 
 MOMENTUM = 0.05  # how fast the input's range follows the batches
+SMALLEST = 2.0**-60  # no step is zero
 
 
-class Rounded(nn.Module):  # type: ignore[misc]
-    """A linear or convolution whose input and weight are rounded, with gradients straight through.
+class Rounded:
+    """Stands before a linear's or convolution's own class: input and weight are rounded.
 
-    The weight stays the float parameter of `inner`, which the optimizer moves. The input's range
-    follows the batches in train mode and stands still in eval mode.
+    Gradients go straight through. The module keeps its class, attributes and state dict, so that
+    training code which looks at them goes on working. The input's range follows the batches in
+    train mode and stands still in eval mode.
     """
 
-    def __init__(
-        self,
-        inner: nn.Module,
-        axis: int | None,
-        bits: int = 8,
-        span: tuple[float, float] | None = None,
-    ) -> None:
-        super().__init__()
-        self.inner = inner
-        self.axis = axis
-        self.levels = (1 << bits) - 1
-        low, high = span or (0.0, 0.0)
-        self.register_buffer("low", torch.tensor(float(low)))
-        self.register_buffer("high", torch.tensor(float(high)))
-
-    @property
-    def weight(self) -> Any:
-        return self.inner.weight
-
-    @property
-    def bias(self) -> Any:
-        return self.inner.bias
+    _axis: int | None
+    _input_levels: int
+    _weight_levels: int
+    low: torch.Tensor
+    high: torch.Tensor
+    training: bool
+    weight: Any
 
     def forward(self, input: torch.Tensor, *args: Any) -> torch.Tensor:
         if self.training:
             self._follow(input.detach())
-        parameters = {"weight": self._rounded_weight()}
-        found: torch.Tensor = torch.func.functional_call(
-            self.inner, parameters, (self._rounded_input(input), *args)
-        )
+        # An instance's own attribute hides the parameter of that name while the class computes.
+        self.__dict__["weight"] = self._rounded_weight()
+        try:
+            found: torch.Tensor = super().forward(  # type: ignore[misc]
+                self._rounded_input(input), *args
+            )
+        finally:
+            del self.__dict__["weight"]
         return found
 
     def _follow(self, x: torch.Tensor) -> None:
@@ -59,17 +51,50 @@ class Rounded(nn.Module):  # type: ignore[misc]
         self.high.lerp_(high.clamp(min=0.0), MOMENTUM)
 
     def _rounded_input(self, x: torch.Tensor) -> torch.Tensor:
-        scale = ((self.high - self.low) / self.levels).clamp(min=2.0**-60)
-        zero = torch.round(-self.low / scale).clamp(0, 255).to(torch.int32)
-        return torch.fake_quantize_per_tensor_affine(x, scale, zero, 0, 255)
+        levels = self._input_levels
+        scale = ((self.high - self.low) / levels).clamp(min=SMALLEST)
+        zero = torch.round(-self.low / scale).clamp(0, levels).to(torch.int32)
+        return torch.fake_quantize_per_tensor_affine(x, scale, zero, 0, levels)
 
     def _rounded_weight(self) -> torch.Tensor:
-        weight = self.inner.weight
-        if self.axis is None:
-            scale = weight.detach().abs().max().clamp(min=2.0**-60) / 127
-            zero = torch.zeros((), dtype=torch.int32)
-            return torch.fake_quantize_per_tensor_affine(weight, scale, zero, -127, 127)
-        others = [index for index in range(weight.dim()) if index != self.axis]
-        scale = weight.detach().abs().amax(others).clamp(min=2.0**-60) / 127
-        zeros = torch.zeros(len(scale), dtype=torch.int32)
-        return torch.fake_quantize_per_channel_affine(weight, scale, zeros, self.axis, -127, 127)
+        weight, most = self.weight, self._weight_levels
+        if self._axis is None:
+            scale = weight.detach().abs().max().clamp(min=SMALLEST) / most
+            zero = torch.zeros((), dtype=torch.int32, device=weight.device)
+            return torch.fake_quantize_per_tensor_affine(weight, scale, zero, -most, most)
+        others = [index for index in range(weight.dim()) if index != self._axis]
+        scale = weight.detach().abs().amax(others).clamp(min=SMALLEST) / most
+        zeros = torch.zeros(len(scale), dtype=torch.int32, device=weight.device)
+        return torch.fake_quantize_per_channel_affine(weight, scale, zeros, self._axis, -most, most)
+
+
+def make_rounded(
+    module: nn.Module,
+    axis: int | None,
+    bits: int = 8,
+    weight_bits: int = 8,
+    span: tuple[float, float] | None = None,
+) -> None:
+    """Change the module's class in place; `make_plain` is the way back."""
+    low, high = span or (0.0, 0.0)
+    module.__class__ = _class(type(module))
+    module._axis = axis
+    module._input_levels = (1 << bits) - 1
+    module._weight_levels = (1 << (weight_bits - 1)) - 1
+    module.register_buffer("low", torch.tensor(float(low)), persistent=False)
+    module.register_buffer("high", torch.tensor(float(high)), persistent=False)
+
+
+def make_plain(module: nn.Module) -> None:
+    module.__class__ = type(module).__mro__[2]
+    for name in ("low", "high"):
+        delattr(module, name)
+        module._non_persistent_buffers_set.discard(name)
+    for name in ("_axis", "_input_levels", "_weight_levels"):
+        del module.__dict__[name]
+
+
+@cache
+def _class(kind: type) -> type:
+    """One class for each, so that copies of a model share it."""
+    return type(f"Rounded{kind.__name__}", (Rounded, kind), {})

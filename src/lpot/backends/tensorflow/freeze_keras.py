@@ -1,0 +1,104 @@
+"""Keras models, as objects and as files, traced to one frozen graph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from lpot.backends.tensorflow.freeze import Frozen, concrete
+from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.run import first_line
+from lpot.backends.tensorflow.runtime import tf
+from lpot.core.errors import UnsupportedModel
+
+logger = logging.getLogger(__name__)
+
+
+def keras_file(path: Path) -> Frozen:
+    """A .keras or .h5 file. Python code inside (Lambda layers) is refused, not run."""
+    import keras
+
+    try:
+        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+    except (ValueError, TypeError, OSError, KeyError) as error:
+        text = str(error)
+        if "safe_mode" in text or "Lambda" in text or "unsafe" in text.lower():
+            raise UnsupportedModel(
+                f"{path}: the file holds Python code (a Lambda layer), which is not run from a "
+                "file. If you trust it, load it yourself with keras.saving.load_model(..., "
+                "safe_mode=False) and give the model object"
+            ) from error
+        raise UnsupportedModel(
+            f"{path}: not a readable Keras model ({first_line(error)})"
+        ) from error
+    return keras_model(model)
+
+
+def keras_model(model: Any) -> Frozen:
+    frozen = concrete(_traced(model), "keras")
+    keys = list(getattr(model, "output_names", ()))
+    if len(keys) != len(frozen.outputs) or len(set(keys)) != len(keys):
+        return frozen
+    signature = {
+        "inputs": {node_name(name): name for name in frozen.inputs},
+        "outputs": dict(zip(keys, frozen.outputs, strict=True)),
+    }
+    return Frozen(frozen.graph_def, "keras", frozen.inputs, frozen.outputs, signature)
+
+
+def _traced(model: Any) -> Any:
+    """The model as a function of any batch size, where it does not insist on one."""
+
+    @tf.function
+    def call(inputs: Any) -> Any:
+        return model(inputs, training=False)
+
+    asked = _signature(model)
+    if isinstance(model, tf.keras.Sequential) or not getattr(model, "inputs", None):
+        # The sizes are those of the batch it was first called on, not a wish of its maker.
+        free = tf.nest.map_structure(_any_batch, asked)
+        try:
+            return call.get_concrete_function(free)
+        except (TypeError, ValueError, tf.errors.OpError) as error:
+            logger.info("%s is traced for one batch size: %s", model.name, first_line(error))
+    try:
+        return call.get_concrete_function(asked)
+    except (TypeError, ValueError, tf.errors.OpError) as error:
+        raise UnsupportedModel(
+            f"the Keras model {model.name!r} can't be traced with inputs {asked}: "
+            f"{first_line(error)}. Give tf.function(model).get_concrete_function(tf.TensorSpec(…))"
+        ) from error
+
+
+def _signature(model: Any) -> Any:
+    """What the model is called with: one spec, or a list or dict of them."""
+    inputs = getattr(model, "inputs", None)
+    if inputs:
+        specs = [tf.TensorSpec(one.shape, one.dtype, _safe(one.name)) for one in inputs]
+        return specs if len(specs) > 1 else specs[0]
+    # A subclassed model knows no more than the shapes it was built with.
+    known = (model.get_build_config() or {}).get("input_shape")
+    if not known:
+        raise UnsupportedModel(
+            f"the Keras model {model.name!r} was never called, so its inputs are unknown: "
+            "call it once on a batch, or build it with keras.Input"
+        )
+    return _specs_of(known)
+
+
+def _specs_of(shape: Any, name: str = "inputs") -> Any:
+    if isinstance(shape, Mapping):
+        return {key: _specs_of(value, str(key)) for key, value in shape.items()}
+    if all(size is None or isinstance(size, int) for size in shape):
+        return tf.TensorSpec(shape, tf.float32, _safe(name))
+    return [_specs_of(value, f"{name}_{index}") for index, value in enumerate(shape)]
+
+
+def _any_batch(spec: tf.TensorSpec) -> tf.TensorSpec:
+    return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, spec.name)
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_./-" else "_" for c in name) or "input"

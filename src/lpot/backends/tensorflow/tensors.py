@@ -1,0 +1,128 @@
+"""What each op gives in FP32 and in INT8, side by side; and the graph as a person draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.formats import takes
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import data_inputs, full_name, node_name
+from lpot.backends.tensorflow.passes.simulate_ops import (
+    NOBODY,
+    rounded_weight,
+    simulate_plan,
+)
+from lpot.backends.tensorflow.plan import Plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.run import feed, first_line, open_session
+from lpot.backends.tensorflow.runtime import tf
+from lpot.core.batch import Inputs
+from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.recipe import OpKey
+from lpot.core.report import GraphNode
+from lpot.core.tensors import Glimpse, OpTensors, Pair
+
+Weights = tuple[Glimpse, Glimpse] | tuple[None, None]
+
+
+def tensors(
+    model: TensorflowModel, low: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs
+) -> dict[OpKey, Pair]:
+    """Ops end where their INT8 kernel ends: behind bias, activation and sum.
+
+    The kernels hand 8 bits to each other; a float graph that rounds as they do shows what they see.
+    """
+    if low.drawn is None:
+        if low.recipe is None or low.recipe.low_ops:
+            raise UnsupportedModel(
+                "a TensorFlow file does not tell which op became what: give the workspace it was "
+                "tuned in instead"
+            )
+        return _in_float(model, ops, inputs)
+    prepared, plan = low.drawn
+    places = {key: _end(prepared, plan, key) for key in ops}
+    wanted = {key: end for key, end in places.items() if end is not None}
+    if not wanted:
+        return {}
+    net, which, moved = simulate_plan(prepared, plan)
+    ends = [full_name(moved.get(name, name)) for name in wanted.values()]
+    feeds = feed(model.inputs, inputs)
+    _, session = open_session(net.cut((*ends, *net.keep, which)).graph_def(), quick=True)
+    with session:
+        exact = _glimpses(session, model, ends, {**feeds, full_name(which): NOBODY})
+        rounded = _glimpses(session, model, ends, {**feeds, full_name(which): 0})
+    found: dict[OpKey, Pair] = {}
+    for key, before, after in zip(wanted, exact, rounded, strict=True):
+        weights = _weights(prepared, plan, key)
+        found[key] = (OpTensors(before, weights[0]), OpTensors(after, weights[1]))
+    return found
+
+
+def _in_float(model: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs) -> dict[OpKey, Pair]:
+    """Nothing is low precision: both sides are the same."""
+    prepared = model.prepared
+    units = {key: prepared.units[key.name] for key in ops if key.name in prepared.units}
+    ends = [full_name(unit.out) for unit in units.values()]
+    if not ends:
+        return {}
+    net = prepared.net
+    _, session = open_session(net.cut((*ends, *net.keep)).graph_def(), quick=True)
+    with session:
+        seen = _glimpses(session, model, ends, feed(model.inputs, inputs))
+    found: dict[OpKey, Pair] = {}
+    for (key, unit), output in zip(units.items(), seen, strict=True):
+        weight = net.constant(data_inputs(net.nodes[unit.node])[1])
+        both = OpTensors(output, None if weight is None else Glimpse.of(weight))
+        found[key] = (both, both)
+    return found
+
+
+def _end(prepared: Prepared, plan: Plan, key: OpKey) -> str | None:
+    if key.name in plan.steps:
+        return plan.steps[key.name].out
+    if key.name in prepared.units:
+        return prepared.units[key.name].out
+    return prepared.followers[key.name].out if key.name in prepared.followers else None
+
+
+def _glimpses(
+    session: Any, model: TensorflowModel, ends: list[str], feeds: Mapping[str, Any]
+) -> list[Glimpse]:
+    try:
+        if model.iterator is not None:
+            session.run(model.iterator, feeds)
+        return [Glimpse.of(value) for value in session.run(ends, feeds)]
+    except tf.errors.OpError as error:
+        raise DataError(f"TensorFlow failed on the batch: {first_line(error)}") from error
+
+
+def _weights(prepared: Prepared, plan: Plan, key: OpKey) -> Weights:
+    step = plan.steps.get(key.name)
+    if step is None or step.config.weight is None:
+        return None, None
+    unit = step.unit
+    weight = prepared.net.constant(data_inputs(prepared.net.nodes[unit.node])[1])
+    form = plan.wanted[unit.x]
+    taken = form if takes(unit, form) else plan.signed[unit.x]
+    real = rounded_weight(prepared, step, taken)
+    if weight is None or weight.shape != real.shape:
+        return None, None
+    return Glimpse.of(np.asarray(weight)), Glimpse.of(real)
+
+
+def wiring(model: TensorflowModel) -> tuple[GraphNode, ...]:
+    """Nodes and who reads whom; constants, and what is made of them alone, are left out."""
+    kept: set[str] = set()
+    nodes = []
+    for name in model.net.order:
+        node = model.net.nodes[name]
+        reads = tuple(dict.fromkeys(node_name(source) for source in data_inputs(node)))
+        reads = tuple(source for source in reads if source in kept)
+        if not reads and node.op != "Placeholder":
+            continue
+        kept.add(name)
+        nodes.append(GraphNode(name, "input" if node.op == "Placeholder" else node.op, reads))
+    return tuple(nodes)

@@ -1,0 +1,131 @@
+"""What each op gives in FP32 and in INT8, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.passes.find_chains import Chain
+from lpot.backends.torch.run import call
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.batch import Inputs
+from lpot.core.recipe import OpKey
+from lpot.core.tensors import Glimpse, OpTensors, Pair
+
+Seen = dict[str, torch.Tensor]
+
+
+def tensors(
+    workshop: Workshop, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs
+) -> dict[OpKey, Pair]:
+    """First calls of each op. An op is looked at behind the batch norm that went into it."""
+    chains = {
+        op: chain
+        for captured in workshop.captures
+        if captured.name in low.captured
+        for op, chain in workshop.chains_of(captured).items()
+    }
+    known = [key for key in ops if key.name in workshop.sites]
+    folded = set(low.folded)
+    places = {key.name: _end(chains.get(key.name), key.name, folded) for key in known}
+    exact = _watch(workshop.fresh(), places.values(), inputs)
+    with _one_by_one(low):
+        rounded = _watch(low.native, places, inputs)
+    modules = dict(low.native.named_modules())
+    found: dict[OpKey, Pair] = {}
+    for key in known:
+        module = modules.get(key.name)
+        before, after = exact.get(places[key.name]), rounded.get(key.name)
+        if before is None or after is None:
+            continue
+        alike = _activation(module, chains.get(key.name))
+        weights = _weights(workshop.names[key.name], module, places[key.name] != key.name)
+        found[key] = (
+            OpTensors(_glimpse(alike(before)), weights[0]),
+            OpTensors(_glimpse(alike(after)), weights[1]),
+        )
+    return found
+
+
+def _end(chain: Chain | None, name: str, folded: set[str]) -> str:
+    norm = None if chain is None else chain.norm
+    return norm if norm is not None and norm in folded else name
+
+
+def _activation(
+    module: nn.Module | None, chain: Chain | None
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """What the INT8 op does beyond the FP32 one, done to both."""
+    settings = getattr(module, "settings", None)
+    clip = None if chain is None else chain.clip
+    if settings is None or not settings.relu:
+        return lambda value: value if clip is None else value.clamp(0.0, clip)
+    return lambda value: value.clamp(0.0, clip)
+
+
+@contextmanager
+def _one_by_one(low: TorchModel) -> Iterator[None]:
+    """Parts that hand int8 from op to op call their modules one by one meanwhile."""
+    modules = dict(low.native.named_modules())
+    programs = {
+        name: modules[name].__dict__.pop("forward")
+        for name in low.captured
+        if name in modules and "forward" in modules[name].__dict__
+    }
+    try:
+        yield
+    finally:
+        for name, program in programs.items():
+            modules[name].forward = program
+
+
+def _watch(root: nn.Module, names: Any, inputs: Inputs) -> Seen:
+    seen: Seen = {}
+    modules: Mapping[str, nn.Module] = dict(root.named_modules())
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(module: nn.Module, args: Any, output: Any) -> None:
+            value = output[0] if isinstance(output, tuple) and output else output
+            if name not in seen and isinstance(value, torch.Tensor):
+                real = value.dequantize() if value.is_quantized else value
+                if real.is_floating_point():
+                    seen[name] = real.detach().clone()
+
+        return hook
+
+    handles = [
+        modules[name].register_forward_hook(keep(name))
+        for name in dict.fromkeys(names)
+        if name in modules
+    ]
+    try:
+        call(root, inputs)
+    finally:
+        for handle in handles:
+            handle.remove()
+    return seen
+
+
+def _glimpse(value: torch.Tensor) -> Glimpse:
+    return Glimpse.of(value.float().cpu().numpy())
+
+
+def _weights(
+    module: nn.Module, low: nn.Module | None, is_folded: bool
+) -> tuple[Glimpse, Glimpse] | tuple[None, None]:
+    """Not where a batch norm went into the integers: the two are no longer the same weight."""
+    weight = getattr(module, "weight", None)
+    if is_folded or low is None or not isinstance(weight, torch.Tensor):
+        return None, None
+    if isinstance(low, LowModule) and "weight" not in low.parts:
+        return None, None
+    real = getattr(low, "weight", None)
+    if not isinstance(real, torch.Tensor) or real.shape != weight.shape:
+        return None, None
+    return _glimpse(weight.detach()), _glimpse(real.detach())

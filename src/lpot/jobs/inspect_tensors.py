@@ -1,0 +1,198 @@
+"""FP32 against low precision, op by op: how far outputs and weights are apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lpot.backends import detect, get_backend
+from lpot.core.backend import Backend
+from lpot.core.batch import Inputs
+from lpot.core.calibration import Calibration
+from lpot.core.errors import ConfigError, HistoryError, UnsupportedModel, did_you_mean
+from lpot.core.history import NAME, History
+from lpot.core.model import Model
+from lpot.core.progress import tracked
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import Capability
+from lpot.core.tensors import Contrast, Pair, contrasts
+from lpot.core.trial import Trial
+from lpot.jobs.recover import recover
+
+TOGETHER = 128  # ops looked at in one run: bounds the memory
+
+
+def compare_tensors(
+    model: Any,
+    against: str | Path | Model,
+    calib: Any,
+    *,
+    ops: Sequence[str] = (),
+    trial: int | None = None,
+    framework: str | None = None,
+) -> tuple[Contrast, ...]:
+    """Each op of `model` against what it became, on the first batch of `calib`; the worst first.
+
+    Args:
+        model: the FP32 model, as a path or the framework's own object.
+        against: the workspace of its tuning, a saved model, or the handle of one.
+        calib: any iterable of batches.
+        ops: names of ops; all that can be low precision when not given.
+        trial: which trial of the workspace; the best one when not given.
+    """
+    backend = get_backend(framework or detect(model))
+    loaded = backend.load(model)
+    low = _low(backend, model, loaded, against, trial)
+    names = loaded.input_names
+    inputs = Calibration(calib, names).first.inputs
+    capability = backend.inspect(loaded, "auto")
+    keys = chosen_ops(capability, ops)
+    found = list(look(backend, loaded, low, keys, inputs))
+    return tuple(sorted(found, key=lambda item: (item.what != "output", item.sqnr)))
+
+
+def look(
+    backend: Backend, model: Model, low: Model, keys: Sequence[OpKey], inputs: Inputs
+) -> Iterator[Contrast]:
+    """What the backend can tell of these ops, a few at a time."""
+    if not hasattr(backend, "tensors"):
+        raise UnsupportedModel(
+            f"backend {backend.name} can't show the tensors between ops; those that can: "
+            "onnx, pytorch, tensorflow"
+        )
+    groups = [keys[at : at + TOGETHER] for at in range(0, len(keys), TOGETHER)]
+    for group in tracked(groups):
+        pairs: Mapping[OpKey, Pair] = backend.tensors(model, low, group, inputs)
+        yield from contrasts(pairs)
+
+
+def chosen_ops(capability: Capability, names: Sequence[str]) -> list[OpKey]:
+    """The ops of these names; without names, those that can be low precision."""
+    if not names:
+        return [info.key for info in capability.low()]
+    by_name = {key.name: key for key in capability.ops}
+    for name in names:
+        if name not in by_name:
+            near = did_you_mean(name, list(by_name)) or "; `lpot inspect` lists them"
+            raise ConfigError(f"the model has no op {name!r}{near}", "op")
+    return [by_name[name] for name in dict.fromkeys(names)]
+
+
+def _low(
+    backend: Backend, given: Any, model: Model, against: str | Path | Model, trial: int | None
+) -> Model:
+    if isinstance(against, Model):
+        return against
+    path = Path(against)
+    if not path.exists():
+        raise HistoryError(f"{path}: no such workspace or model")
+    history = path / NAME if path.is_dir() else path
+    if history.name == NAME and history.is_file():
+        number = trial or best_trial(History.read(history)).number
+        return recover(given, history, number)
+    if path.is_dir() and not any(path.iterdir()):
+        raise HistoryError(f"{path}: the folder is empty: no {NAME} and no model in it")
+    if hasattr(model, "workshop"):  # an architecture is needed beside the weights
+        restored: Model = backend.restore(path, given)  # type: ignore[call-arg]
+        return restored
+    return backend.restore(path)
+
+
+def best_trial(history: History) -> Trial:
+    """The one that would be handed back: it holds the bar with the fewest ops in FP32."""
+    best = choose(history.trials, bool(history.info.get("goal", {}).get("higher_is_better", True)))
+    if best is None:
+        raise HistoryError(f"{history.path}: no trial was finished, so there is nothing to look at")
+    return best
+
+
+def choose(trials: Sequence[Trial], higher_is_better: bool = True) -> Trial | None:
+    """The best of some trials, as far as their records tell."""
+    scored = [trial for trial in trials if trial.score is not None]
+    met = [trial for trial in scored if trial.met]
+    sign = 1.0 if higher_is_better else -1.0
+    if met:
+        return min(met, key=lambda trial: (len(trial.recipe.float_ops), trial.number))
+    return max(scored, key=lambda trial: sign * (trial.accuracy or 0.0), default=None)
+
+
+def inspect_tensor(
+    model: Any,
+    dataloader: Any,
+    op_list: Sequence[str] = (),
+    iteration_list: Sequence[int] = (1,),
+    inspect_type: Literal["activation", "weight", "all"] = "activation",
+    save_to_disk: bool | str | Path = False,
+    against: str | Path | Model | None = None,
+) -> dict[str, Any]:
+    """Tensors of a model by op, in the original's form; of `against`, its INT8 twin, when given.
+
+    Returns:
+        `{"activation": [{op: {op: values}} for each iteration], "weight": {op: {op: values}}}`.
+        Tensors above 65536 values are thinned out evenly. `save_to_disk` names a folder (True:
+        the current one), which gets `inspect_result.npz`.
+    """
+    if inspect_type not in ("activation", "weight", "all"):
+        raise ConfigError(
+            f"given {inspect_type!r}, expected activation, weight or all", "inspect_type"
+        )
+    backend = get_backend(detect(model))
+    loaded = backend.load(model)
+    low = (
+        backend.build(loaded, Recipe({}), None)
+        if against is None
+        else _low(backend, model, loaded, against, None)
+    )
+    if not hasattr(backend, "tensors"):
+        raise UnsupportedModel(f"backend {backend.name} can't show the tensors between ops")
+    keys = chosen_ops(backend.inspect(loaded, "auto"), op_list)
+    side = 0 if against is None else 1
+    activations: list[dict[str, Any]] = []
+    weights: dict[str, Any] = {}
+    for inputs in _iterations(Calibration(dataloader, loaded.input_names), iteration_list):
+        seen: dict[str, Any] = {}
+        for key, pair in backend.tensors(loaded, low, keys, inputs).items():
+            output, weight = pair[side].output, pair[side].weight
+            seen |= {} if output is None else {key.name: {key.name: _whole(output)}}
+            weights |= {} if weight is None else {key.name: {key.name: _whole(weight)}}
+        activations.append(seen)
+    found: dict[str, Any] = {"activation": activations, "weight": weights}
+    if inspect_type != "all":
+        found = {inspect_type: found[inspect_type]}
+    if save_to_disk:
+        _save(found, Path() if save_to_disk is True else Path(str(save_to_disk)))
+    return found
+
+
+def _iterations(data: Calibration, wanted: Sequence[int]) -> Iterator[Inputs]:
+    """The batches of these numbers, counted from 1."""
+    last = max(wanted, default=0)
+    if last < 1 or min(wanted) < 1:
+        raise ConfigError(f"given {list(wanted)}, expected numbers from 1", "iteration_list")
+    seen = 0
+    for number, inputs in enumerate(data.batches((last * data.batch_size,)), start=1):
+        if number in wanted:
+            seen += 1
+            yield inputs
+        if number >= last:
+            break
+    if seen < len(set(wanted)):
+        raise ConfigError(
+            f"iteration {last} asked for, but the loader ended before it", "iteration_list"
+        )
+
+
+def _whole(glimpse: Any) -> Any:
+    return glimpse.values.reshape(glimpse.shape) if glimpse.stride == 1 else glimpse.values
+
+
+def _save(found: dict[str, Any], folder: Path) -> None:
+    arrays: dict[str, Any] = {}
+    for number, seen in enumerate(found.get("activation", ()), start=1):
+        arrays |= {f"activation/{number}/{op}": item[op] for op, item in seen.items()}
+    arrays |= {f"weight/{op}": item[op] for op, item in found.get("weight", {}).items()}
+    folder.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(folder / "inspect_result.npz", **arrays)

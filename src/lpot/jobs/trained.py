@@ -1,0 +1,33 @@
+"""The outcome of a training, as it lies in a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lpot.core.card import read_card
+from lpot.core.errors import HistoryError
+from lpot.core.model import Model
+
+FOLDER = "trained"  # the FP32 model as training left it
+
+
+def trained_model(backend: Any, source: Model, workspace: Path, stamp: str) -> Model:
+    """The trained model that a history's trials were made from."""
+    card = read_card(workspace / FOLDER).get("training")
+    if not isinstance(card, dict) or card.get("stamp") != stamp:
+        raise HistoryError(
+            f"{workspace / FOLDER}: the trained weights of this history are not there any more"
+        )
+    found: Model = backend.resume_training(source, workspace / FOLDER)
+    return found
+
+
+def known_stamp(workspace: Path, origin: str) -> str | None:
+    """The name of what an earlier training of the same origin left; None when there is none."""
+    try:
+        card = read_card(workspace / FOLDER).get("training")
+    except HistoryError:
+        return None
+    known = isinstance(card, dict) and card.get("origin") == origin
+    return str(card.get("stamp")) if known and card is not None else None

@@ -1,0 +1,125 @@
+"""The table of ops: its data once, as JSON; the first rows as HTML, for paper and no script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html import escape
+from typing import Any
+
+from lpot.core.report import OpRow
+
+SHOWN = 200  # rows written as HTML
+MOST = 15_000  # rows in the page; report.json has all of them
+LONGEST_NAME, LONGEST_REASON = 160, 240  # characters
+
+
+def op_table(ops: Sequence[OpRow]) -> str:
+    """Sortable and filterable by page.js, which draws as many rows as are looked at."""
+    if not ops:
+        return "<p>No op is known yet.</p>"
+    columns = _columns(ops)
+    kept = list(ops) if len(ops) <= SHOWN else sorted(ops, key=_badness)[:MOST]
+    rows = [[cell(op) for _, _, cell in columns] for op in kept]
+    head = "".join(
+        f'<th scope="col"{_of(kind)}><button type="button">{escape(name)}</button></th>'
+        for name, kind, _ in columns
+    )
+    body = "".join(_row(columns, row) for row in rows[:SHOWN])
+    data = {"columns": [[name, kind] for name, kind, _ in columns], **_packed(columns, rows)}
+    left = len(ops) - len(kept)
+    note = f'<p class="hint">{left} more ops are in report.json.</p>' if left else ""
+    return (
+        f'<p class="filters"><input id="filter" placeholder="filter ops" aria-label="filter ops">'
+        f"{_choice('kind', (op.kind for op in kept))}"
+        f"{_choice('precision', (op.precision for op in kept))}"
+        f'<span id="shown" class="hint">{len(rows[:SHOWN])} of {len(rows)}</span></p>'
+        f'<div class="wide"><table id="ops"><thead><tr>{head}</tr></thead>'
+        f"<tbody>{body}</tbody></table></div>"
+        f'<p><button type="button" id="more" hidden>show more</button></p>{note}'
+        '<p class="hint">SQNR: power of the FP32 output over power of the error; 200 dB: equal.</p>'
+        f'<script type="application/json" id="op-data">{as_script(data)}</script>'
+    )
+
+
+def as_script(value: Any) -> str:
+    """JSON that can't end the script element it stands in."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    for sign in "<>&\u2028\u2029":
+        text = text.replace(sign, f"\\u{ord(sign):04x}")
+    return text
+
+
+def _columns(ops: Sequence[OpRow]) -> list[tuple[str, str, Any]]:
+    """(title, kind of value, how to get it); columns that nobody filled are left out."""
+    every: list[tuple[str, str, Any]] = [
+        ("op", "name", lambda op: _cut(op.name, LONGEST_NAME)),
+        ("kind", "word", lambda op: _cut(op.kind, LONGEST_NAME)),
+        ("precision", "word", lambda op: _cut(op.precision, LONGEST_NAME)),
+        ("algorithm", "word", lambda op: _cut(op.how, LONGEST_NAME)),
+        ("SQNR dB", "number", lambda op: _figures(op.sqnr, 3)),
+        ("weights dB", "number", lambda op: _figures(op.weight_sqnr, 3)),
+        ("harm", "number", lambda op: _figures(op.harm, 2)),
+        ("time µs", "number", lambda op: _micro(op.seconds)),
+        ("FP32 µs", "number", lambda op: _micro(op.fp32_seconds)),
+        ("why FP32", "word", lambda op: _cut(op.reason, LONGEST_REASON)),
+    ]
+    always = ("op", "kind", "precision")
+    return [c for c in every if c[0] in always or any(c[2](op) not in ("", None) for op in ops)]
+
+
+def _packed(columns: Sequence[tuple[str, str, Any]], rows: Sequence[list[Any]]) -> dict[str, Any]:
+    """Words that repeat are written once."""
+    words: dict[str, int] = {}
+    packed = [
+        [
+            words.setdefault(value, len(words)) if kind == "word" else value
+            for (_, kind, _), value in zip(columns, row, strict=True)
+        ]
+        for row in rows
+    ]
+    return {"words": list(words), "rows": packed}
+
+
+def _badness(op: OpRow) -> tuple[float, float]:
+    return -(op.harm or 0.0), 1e9 if op.sqnr is None else op.sqnr
+
+
+def _figures(value: float | None, digits: int) -> float | None:
+    return None if value is None else float(f"{value:.{digits}g}")
+
+
+def _micro(seconds: float | None) -> float | None:
+    return None if seconds is None else _figures(seconds * 1e6, 3)
+
+
+def _cut(text: str, most: int) -> str:
+    """Long names are told apart by their ends."""
+    clean = text.encode("utf-8", "replace").decode()  # half a character can't be written
+    half = most // 2
+    return clean if len(clean) <= most else f"{clean[:half]}…{clean[-half:]}"
+
+
+def _of(kind: str) -> str:
+    return ' class="n"' if kind == "number" else ""
+
+
+def _row(columns: Sequence[tuple[str, str, Any]], row: Sequence[Any]) -> str:
+    cells = "".join(
+        f"<td{_of(kind)}>{'' if value is None else escape(_shown(value))}</td>"
+        for (_, kind, _), value in zip(columns, row, strict=True)
+    )
+    return f"<tr>{cells}</tr>"
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _choice(name: str, values: Any) -> str:
+    words = sorted(set(values))
+    options = "".join(f"<option>{escape(_cut(word, LONGEST_NAME))}</option>" for word in words)
+    return (
+        f'<select data-column="{name}" aria-label="{name}"><option value="">every {name}</option>'
+        f"{options}</select>"
+    )

@@ -1,0 +1,16 @@
+"""Door: `lpot.utils.pytorch`, where old scripts open the checkpoint of a tuning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lpot.jobs.checkpoint import load_checkpoint
+
+
+def load(checkpoint_dir: str | Path, model: Any, **kwargs: Any) -> Any:
+    """The quantized module from `<workspace>/checkpoint`; `model` is the FP32 module."""
+    return load_checkpoint(checkpoint_dir, model).native
+
+
+__all__ = ["load"]
