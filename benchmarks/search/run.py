@@ -2,6 +2,7 @@
 
     python benchmarks/search/run.py                         ours alone
     LPOT_NNCF_PYTHON=… LPOT_INC_PYTHON=… python benchmarks/search/run.py --net resnet20_hard
+    … --only lpot --only NNCF                               those whose label holds one of these
 
 The peers run in environments of their own, named by their interpreters; those that are not named
 are left out. CPU is given in FP32 evaluations. Ratios mean something only on a quiet machine.
@@ -86,12 +87,12 @@ def speeds(net: str, answers: dict[str, dict[str, Any]]) -> dict[str, float]:
     return found
 
 
-def race(net: str, console: Console, folder: Path) -> dict[str, Any]:
+def race(net: str, only: list[str], console: Console, folder: Path) -> dict[str, Any]:
     unit = fp32_cpu(net)
     answers = {
         contestant.label: run(contestant, net, folder)
         for contestant in CONTESTANTS
-        if contestant.python is not None
+        if contestant.python is not None and _chosen(contestant, only)
     }
     faster = speeds(net, answers)
     table = Table(title=f"{net}, at most {RELATIVE:.0%} lost", title_justify="left")
@@ -104,6 +105,10 @@ def race(net: str, console: Console, folder: Path) -> dict[str, Any]:
         label: {**answer, "path": None, "fp32_evaluations": answer.get("cpu", 0) / unit}
         for label, answer in answers.items()
     }
+
+
+def _chosen(contestant: Contestant, only: list[str]) -> bool:
+    return not only or any(word.lower() in contestant.label.lower() for word in only)
 
 
 def _cells(answer: dict[str, Any], unit: float, faster: float | None) -> list[str]:
@@ -124,11 +129,13 @@ def _cells(answer: dict[str, Any], unit: float, faster: float | None) -> list[st
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--net", action="append", choices=NETS, help="all by default")
+    parser.add_argument("--only", action="append", default=[], help="a part of a label")
     parser.add_argument("--json", type=Path, help="where to write the figures as well")
     given = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 110)
     with tempfile.TemporaryDirectory() as folder:
-        found = {net: race(net, console, Path(folder)) for net in given.net or NETS}
+        nets = given.net or NETS
+        found = {net: race(net, given.only, console, Path(folder)) for net in nets}
     if given.json is not None:
         given.json.write_text(json.dumps(found, indent=1) + "\n")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from lpot.core.batch import InputSpec
 from lpot.core.benchmark import BenchmarkResult, Layout, Settings
 from lpot.jobs.benchmark import benchmark
 from lpot.jobs.benchmarker import Benchmarker, Results
@@ -38,4 +39,12 @@ class Benchmark(Benchmarker):
         self._postprocess = postprocess_cls(**kwargs)
 
 
-__all__ = ["Benchmark", "BenchmarkResult", "Contestant", "Layout", "Settings", "benchmark"]
+__all__ = [
+    "Benchmark",
+    "BenchmarkResult",
+    "Contestant",
+    "InputSpec",
+    "Layout",
+    "Settings",
+    "benchmark",
+]

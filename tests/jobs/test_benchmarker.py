@@ -159,6 +159,7 @@ def test_metric_and_postprocess_by_attribute() -> None:
     assert evaluator("accuracy")["accuracy"].accuracy == 60
 
 
+@pytest.mark.slow
 def test_a_torch_module_is_timed_in_a_process_of_its_own() -> None:
     torch = pytest.importorskip("torch")
     from lpot.experimental import Benchmark
@@ -173,6 +174,7 @@ def test_a_torch_module_is_timed_in_a_process_of_its_own() -> None:
     assert result.models[0].peak_memory > 0
 
 
+@pytest.mark.slow
 def test_what_can_not_be_sent_is_timed_here() -> None:
     torch = pytest.importorskip("torch")
     from lpot.experimental import Benchmark

@@ -5,7 +5,11 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import signal
+import subprocess
+import sys
 import threading
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -177,3 +181,17 @@ def test_the_page_follows_in_the_browser(tmp_path: Path) -> None:
         assert browser.ask("document.querySelectorAll('#ops tbody tr').length") == 4
         assert browser.complaints == []
         assert all(url.startswith((server.url, "data:")) for url in browser.requests)
+
+
+def test_the_command_ends_quietly(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "lpot.cli", "dashboard", str(tmp_path), "--json"]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    told = "".join(running.stdout.readline() for _ in range(4))
+    url = json.loads(told)["url"]
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        assert b"nothing is in it yet" in answer.read()
+    running.send_signal(signal.SIGINT)
+    _, errors = running.communicate(timeout=20)
+    assert running.returncode == 0
+    assert "Traceback" not in errors

@@ -137,7 +137,7 @@ def test_threads_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()
 

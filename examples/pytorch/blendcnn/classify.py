@@ -49,12 +49,8 @@ def read_data(
 
 def place(name: str) -> Path:
     """A path of the json file: from here, else from the example's own folder."""
-    given = Path(name)
-    return given if given.exists() or (HERE / given) == given else _either(given, HERE / given)
-
-
-def _either(first: Path, second: Path) -> Path:
-    return second if second.exists() else first
+    given, own = Path(name), HERE / name
+    return own if own.exists() and not given.exists() else given
 
 
 def accuracy(model: nn.Module, loader: Any) -> float:

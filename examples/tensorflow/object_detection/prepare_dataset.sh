@@ -21,9 +21,10 @@ _lpot_coco_part() { # part, source folder, output folder, masks
 
 _lpot_coco_fetch() { # address, folder
   local file=$2/${1##*/}
-  [ -f "$file" ] || curl --fail --location --output "$file.part" "$1" && {
-    [ -f "$file" ] || mv "$file.part" "$file"
-  } || { echo "$1: can't be fetched; give --source=DIR with COCO in it" >&2; return 1; }
+  if [ ! -f "$file" ]; then
+    curl --fail --location --output "$file.part" "$1" && mv "$file.part" "$file" ||
+      { echo "$1: can't be fetched; give --source=DIR with COCO in it" >&2; return 1; }
+  fi
   "${PYTHON:-python}" -m zipfile -e "$file" "$2"
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import click
@@ -30,6 +31,8 @@ def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
     from lpot.jobs.dashboard import serve
 
     server = serve(workspace, port)
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(10)  # a tuning on the same cores comes first
     out.show(f"watching {workspace} at {server.url}\nCtrl-C ends it")
     out.tell({"url": server.url, "workspace": str(workspace)})
     if browse:

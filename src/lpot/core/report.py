@@ -27,7 +27,7 @@ class OpRow:
     precision: str
     how: str = ""  # static, minmax, per channel …
     harm: float | None = None
-    reason: str = ""  # why it runs in FP32
+    reason: str = ""  # why it runs in FP32; in low precision, why it loses
     sqnr: float | None = None  # decibels, of its output against FP32's
     weight_sqnr: float | None = None
     seconds: float | None = None
@@ -71,6 +71,7 @@ class Report:
     ops: tuple[OpRow, ...]
     environment: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
+    profile: str = ""  # where the time goes, in a sentence
     higher_is_better: bool = True
     state: State = "finished"
     tensors: tuple[Contrast, ...] = ()  # of the worst ops, FP32 against the best model
@@ -165,8 +166,13 @@ def op_rows(
     harm: Mapping[OpKey, float],
     found: Iterable[Contrast] = (),
     seconds: Mapping[OpKey, tuple[float | None, float | None]] | None = None,
+    remarks: Mapping[OpKey, str] | None = None,
 ) -> tuple[OpRow, ...]:
-    """Every op with what it became and why. `seconds` has (FP32, tuned) where a profile told."""
+    """Every op with what it became and why.
+
+    Where a profile told, `seconds` has those of FP32 and of the tuned model, and `remarks` why an
+    op in low precision loses.
+    """
     sqnr = {(item.op.name, item.what): item.sqnr for item in found}
     rows = []
     for key, info in capability.ops.items():
@@ -181,7 +187,9 @@ def op_rows(
                 word,
                 how(config) if low and config is not None else "",
                 None if key not in harm else min(harm[key], LARGEST),
-                "" if word != "fp32" else _why(info.reason, config, info.follower),
+                (remarks or {}).get(key, "")
+                if word != "fp32"
+                else _why(info.reason, config, info.follower),
                 sqnr.get((key.name, "output")),
                 sqnr.get((key.name, "weight")) if low else None,
                 after,

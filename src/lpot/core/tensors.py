@@ -23,11 +23,15 @@ LOUDEST = 200.0  # decibels: two tensors that are equal
 
 @dataclass(frozen=True, eq=False)
 class Glimpse:
-    """A tensor's values, every `stride`-th of them, and the shape it has in whole."""
+    """A tensor's values, every `stride`-th of them, and the shape it has in whole.
+
+    Where whole rows were taken, `width` is how many values one has.
+    """
 
     values: Array
     shape: tuple[int, ...]
     stride: int = 1
+    width: int = 1
 
     @classmethod
     def of(cls, array: Any) -> Glimpse:
@@ -45,7 +49,8 @@ class Glimpse:
         """For each value, the number of the sample in the batch that it belongs to."""
         size = math.prod(self.shape)
         count = self.shape[0] if self.shape and self.shape[0] else 1
-        return np.arange(self.values.size) * self.stride // max(1, size // count)
+        row, rest = np.divmod(np.arange(self.values.size), self.width)
+        return (row * self.stride * self.width + rest) // max(1, size // count)
 
 
 def stride_of(size: int) -> int:

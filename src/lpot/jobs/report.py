@@ -13,6 +13,7 @@ from ruamel.yaml import YAML
 from lpot.config.identity import public
 from lpot.core.card import write_text
 from lpot.core.cpu import this_cpu
+from lpot.core.profile import Profile, ProfileRow
 from lpot.core.recipe import OpKey
 from lpot.core.report import GraphNode, Report, finite, op_rows, trial_row
 from lpot.core.result import Result
@@ -42,7 +43,8 @@ def make_report(job: Job, result: Result) -> Report:
     baseline = result.baseline
     real = getattr(result.model, "precisions", None)
     chosen = {key: config.precision for key, config in result.recipe.ops.items()}
-    found = _contrasts(job, result)
+    found, profile = _contrasts(job, result), _profile(result)
+    timed = _by_key(job, profile)
     outputs = sorted((c for c in found if c.what == "output"), key=lambda c: c.sqnr)
     return Report(
         name=job.config.model.name,
@@ -51,8 +53,15 @@ def make_report(job: Job, result: Result) -> Report:
         bar=None if baseline is None else job.goal.bar(baseline.accuracy),
         trials=tuple(trial_row(trial) for trial in result.trials),
         ops=op_rows(
-            job.capability, result.recipe, real or chosen, job.harm, found, _seconds(job, result)
+            job.capability,
+            result.recipe,
+            real or chosen,
+            job.harm,
+            found,
+            {key: (row.before, row.after) for key, row in timed.items()},
+            {key: row.reason for key, row in timed.items()},
         ),
+        profile=profile.summary() if profile.rows else "",
         environment=_environment(job, result),
         config=_yaml(job),
         higher_is_better=job.goal.higher_is_better,
@@ -123,17 +132,15 @@ def _contrasts(job: Job, result: Result) -> list[Contrast]:
     return found or []
 
 
-def _seconds(job: Job, result: Result) -> dict[OpKey, tuple[float | None, float | None]]:
-    """(FP32, tuned) seconds of each op, where the backend could tell."""
+def _profile(result: Result) -> Profile:
+    """Time by op, where the backend could tell."""
     found = None if result.benchmark is None else result.benchmark.profile
-    if found is None:
-        return {}
+    return found or Profile(())
+
+
+def _by_key(job: Job, profile: Profile) -> dict[OpKey, ProfileRow]:
     names = {key.name: key for key in job.capability.ops}
-    return {
-        names[row.name]: (row.before, row.after)
-        for row in found.rows
-        if row.name in names and row.role == "op"
-    }
+    return {names[r.name]: r for r in profile.rows if r.name in names and r.role == "op"}
 
 
 def _graphs(job: Job, result: Result) -> dict[str, tuple[GraphNode, ...]]:

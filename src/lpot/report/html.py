@@ -31,7 +31,7 @@ def page(report: Report, live: bool = False) -> str:
         _section("pareto", "Accuracy against speed", _pareto(report)),
         _section("harm", "Which ops hurt", _harm(report.ops)),
         _section("ranges", "The worst ops, FP32 against low precision", _ranges(report.tensors)),
-        _section("every", "Every op", op_table(report.ops)),
+        _section("every", "Every op", _profile(report.profile) + op_table(report.ops)),
         _section("graphs", "The graph before and after", _graphs(report)),
         _section("notes", "Notes", _notes(report.result["notes"])),
         _section("repeat", "How to repeat it", _environment(report)),
@@ -79,7 +79,7 @@ def _verdict(report: Report) -> str:
         before, after = result["baseline"]["accuracy"], result["accuracy"]
         goal = f"; {result['goal']}" if result["goal"] else ""
         lines.append(f"<p>Accuracy {after:.6g} against {before:.6g} in FP32{escape(goal)}.</p>")
-    if result["faster"]:
+    if result["faster"] and result["met"] is not False:
         lines.append("<p>Faster than FP32 here: use the quantized model.</p>")
     elif result["faster"] is False:
         lines.append("<p>Slower than FP32 here.</p>")
@@ -263,6 +263,10 @@ def figure(item: Contrast) -> str:
         f"{item.largest_error:.3g}<br>FP32 {exact[0]:.3g} to {exact[1]:.3g}, tuned {low[0]:.3g} "
         f"to {low[1]:.3g}{worst}</p></figure>"
     )
+
+
+def _profile(text: str) -> str:
+    return f'<p class="hint">{escape(text)}.</p>' if text else ""
 
 
 def _graphs(report: Report) -> str:

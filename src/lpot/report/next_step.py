@@ -54,6 +54,9 @@ def _about_accuracy(report: Report) -> list[str]:
     if result["met"]:
         return []
     worst = sorted((op for op in report.ops if op.harm), key=lambda op: -(op.harm or 0.0))[:3]
+    if not worst:
+        low = [op for op in report.ops if op.sqnr is not None and op.precision != "fp32"]
+        worst = sorted(low, key=lambda op: op.sqnr or 0.0)[:3]
     steps = []
     if worst:
         names = ", ".join(op.name for op in worst)

@@ -62,7 +62,7 @@ def _columns(ops: Sequence[OpRow]) -> list[tuple[str, str, Any]]:
         ("harm", "number", lambda op: _figures(op.harm, 2)),
         ("time µs", "number", lambda op: _micro(op.seconds)),
         ("FP32 µs", "number", lambda op: _micro(op.fp32_seconds)),
-        ("why FP32", "word", lambda op: _cut(op.reason, LONGEST_REASON)),
+        ("why FP32, or slow", "word", lambda op: _cut(op.reason, LONGEST_REASON)),
     ]
     always = ("op", "kind", "precision")
     return [c for c in every if c[0] in always or any(c[2](op) not in ("", None) for op in ops)]

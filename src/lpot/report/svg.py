@@ -112,7 +112,8 @@ def pareto_plot(
     body.append(
         f'<text class="tick" x="{WIDTH / 2}" y="{height - 6}">latency of a batch, ms</text>'
     )
-    body += _levels(up, levels)
+    # FP32 has a name of its own: the bar's stays on the other side of the line.
+    body += _levels(up, levels, above=_is_below(start, levels))
     best = sorted((x, p.value) for x, p in points if p.number in front and p.value is not None)
     line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in best)
     body.append(f'<polyline class="front" points="{line}"/>')
@@ -125,6 +126,10 @@ def pareto_plot(
             f'<text class="level" x="{x - 9:.1f}" y="{y + 4:.1f}">FP32</text>'
         )
     return svg(body, height, "accuracy over latency")
+
+
+def _is_below(start: tuple[float, float] | None, levels: Sequence[tuple[str, float, str]]) -> bool:
+    return start is not None and any(start[1] < value for _, value, _ in levels)
 
 
 def bars_plot(rows: Sequence[tuple[str, float, str]], title: str) -> str:
@@ -200,13 +205,13 @@ def _grid(up: Scale, title: str, unit: str, floor: float) -> list[str]:
     return body
 
 
-def _levels(up: Scale, levels: Sequence[tuple[str, float, str]]) -> list[str]:
+def _levels(up: Scale, levels: Sequence[tuple[str, float, str]], above: bool = True) -> list[str]:
     """Lines across with their names, which keep clear of each other."""
     ordered = sorted(levels, key=lambda level: -level[1])
     body = []
     for index, (label, value, style) in enumerate(ordered):
         y = up(value)
-        text = y - 5 if index == 0 else y + 14
+        text = y - 5 if index == 0 and above else y + 14
         body.append(
             f'<line class="{style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
             f'<text class="level" x="{WIDTH - RIGHT - 2}" y="{text:.1f}">{escape(label)}</text>'

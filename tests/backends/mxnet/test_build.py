@@ -75,6 +75,15 @@ NETS: dict[str, Any] = {
     "leaky": between(lambda x: leaky(x, "leaky")),
     "gelu": between(lambda x: leaky(x, "gelu")),
     "prelu": between(lambda x: leaky(x, "prelu")),
+    "dropout": between(lambda x: mx.sym.Dropout(relu(x, "r"), name="drop")),
+    "dense dropout": mx.sym.FullyConnected(
+        mx.sym.Dropout(
+            relu(mx.sym.FullyConnected(mx.sym.var("data"), name="d1", num_hidden=8), "r"),
+            name="drop",
+        ),
+        name="d2",
+        num_hidden=8,
+    ),
     "sigmoid": between(lambda x: mx.sym.Activation(x, act_type="sigmoid", name="bend")),
     "concat": between(lambda x: mx.sym.concat(x, relu(conv(x, "c3"), "r"), dim=1)),
     "grouped": between(lambda x: conv(relu(x, "r"), "c3", num_group=2)),

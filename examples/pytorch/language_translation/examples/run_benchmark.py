@@ -11,28 +11,37 @@ import numpy as np
 import run_glue_tune
 import run_squad_tune
 import torch
+import transformers
 from task_arguments import by_name, fail
-from task_model import INT8, load_tokenizer
+from task_model import INT8, load_tokenizer, with_stubs
 from torch import nn
 from torch.utils.data import TensorDataset
 
 import lpot
-from lpot.benchmark import Contestant, Settings, benchmark
-from lpot.core.batch import InputSpec
+from lpot.benchmark import Contestant, InputSpec, Settings, benchmark
 from lpot.metric import get_metric
+from lpot.utils.pytorch import load
 
 DRAWS = 1000  # resamplings of a paired bootstrap
 Call = Callable[[Mapping[str, np.ndarray]], object]
 
 
-def open_model(folder: str) -> nn.Module:
-    """The FP32 checkpoint or INT8 model of a folder; the card beside it says which it is."""
+def open_model(folder: str, head: str, stubbed_from: str | None = None) -> nn.Module:
+    """A checkpoint's FP32 model or a tuned one. One tuned with stubs in it needs a module with
+    stubs to be put into, which is made from the FP32 checkpoint."""
+    if not (Path(folder) / "lpot.json").is_file():
+        kind = getattr(transformers, head)
+        return kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+    if stubbed_from is not None:
+        return load(folder, with_stubs(open_model(stubbed_from, head)))
     return lpot.load(folder, "pytorch").native
 
 
-def contestant(folder: str, head: str) -> tuple[Call, list[InputSpec]]:
+def contestant(
+    folder: str, head: str, stubbed_from: str | None = None
+) -> tuple[Call, list[InputSpec]]:
     """For the benchmark's child process: a callable and its inputs."""
-    model = open_model(folder) if (Path(folder) / "lpot.json").is_file() else _float(folder, head)
+    model = open_model(folder, head, stubbed_from)
 
     def call(feed: Mapping[str, np.ndarray]) -> object:
         with torch.inference_mode():
@@ -41,13 +50,6 @@ def contestant(folder: str, head: str) -> tuple[Call, list[InputSpec]]:
     names = ("input_ids", "attention_mask", "token_type_ids")
     taken = names if model.config.model_type == "bert" else names[:2]
     return call, [InputSpec(name, "int64", ("n", "length")) for name in taken]
-
-
-def _float(folder: str, head: str) -> nn.Module:
-    import transformers
-
-    kind = getattr(transformers, head)
-    return kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
 
 
 class Task:
@@ -117,7 +119,10 @@ def measure(args: argparse.Namespace, task: Task, folders: Sequence[str]) -> Non
     labels = ["FP32" if folder == args.fp32 else "INT8" for folder in folders]
     models = [
         Contestant(
-            "run_benchmark:contestant", "callable", label, None, {"folder": folder, "head": head}
+            "run_benchmark:contestant",
+            "callable",
+            label,
+            arguments={"folder": folder, "head": head, "stubbed_from": args.stubbed_from},
         )
         for label, folder in zip(labels, folders, strict=True)
     ]
@@ -144,8 +149,8 @@ def measure(args: argparse.Namespace, task: Task, folders: Sequence[str]) -> Non
 
 def compare(args: argparse.Namespace, task: Task) -> None:
     """Both models on the same samples: is the drop more than chance?"""
-    before, first = task.answers(_float(args.fp32, task.script.HEAD))
-    after, second = task.answers(open_model(args.int8_model))
+    before, first = task.answers(open_model(args.fp32, task.script.HEAD))
+    after, second = task.answers(open_model(args.int8_model, task.script.HEAD, args.stubbed_from))
     key, drops = task.drops(first, second)
     low, high = np.percentile(drops, (2.5, 97.5))
     drop = 1 - after[key] / before[key]
@@ -163,6 +168,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--int8_model", help="the INT8 model's folder, if it lies elsewhere")
     add("--dataset_location", required=True)
     add("--batch_size", type=int, default=8)
+    add("--manual_stubs", action="store_true", help="the model was tuned with --manual_stubs")
     add("--iters", type=int, help="timed runs; as many as fit into --seconds otherwise")
     add("--seconds", type=float, default=3.0, help="timed seconds of each model")
     add("--max_seq_length", type=int, help="128, for SQuAD 384")
@@ -174,6 +180,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     args.fp32 = str(given.parent if given.name == INT8 else given)
     args.int8_model = args.int8_model or str(Path(args.fp32) / INT8)
     args.scratch = args.fp32
+    args.stubbed_from = args.fp32 if args.manual_stubs else None
     wanted = args.int8 == "true" or args.mode == "compare"
     if wanted and not (Path(args.int8_model) / "lpot.json").is_file():
         parser.error(f"{args.int8_model} holds no tuned model: run_tuning.sh makes it")
@@ -185,7 +192,7 @@ def main(words: Sequence[str] | None = None) -> None:
     task = Task(args)
     chosen = args.int8_model if args.int8 == "true" else args.fp32
     if args.mode == "accuracy":
-        model = open_model(chosen) if args.int8 == "true" else _float(chosen, task.script.HEAD)
+        model = open_model(chosen, task.script.HEAD, args.stubbed_from)
         for key, value in sorted(task.answers(model)[0].items()):
             print(f"{key} = {value}")
     elif args.mode == "compare":

@@ -34,13 +34,13 @@ ACTIVATIONS = {"gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gel
 
 
 def checkpoint_prefix(place: str | Path) -> str:
-    """A checkpoint's prefix, from itself or from the folder it lies in."""
+    """A checkpoint's prefix, from itself or from the folder it lies in, however deep."""
     path = Path(place)
     if path.is_dir():
         listed = tf.train.latest_checkpoint(str(path))
         if listed:
             return listed
-        found = sorted(path.glob("*.index"), key=lambda item: item.stat().st_mtime)
+        found = sorted(path.rglob("*.index"), key=lambda item: item.stat().st_mtime)
         if not found:
             raise SystemExit(f"{path}: holds no checkpoint (*.index)")
         return str(found[-1].with_suffix(""))

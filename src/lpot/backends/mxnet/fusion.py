@@ -12,6 +12,7 @@ from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.runtime import BACKEND, mx
 from lpot.core.recipe import OpKey
 
+IDENTITIES = ("Dropout", "_copy", "identity", "BlockGrad")
 QUANTIZED = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize")
 
 
@@ -113,7 +114,7 @@ def fuse(network: Network) -> Fusion:
         *inside,
         *(unit.key.name for unit in units.values()),
     }
-    lost = tuple(node.name for node in given.ops if node.name not in kept)
+    lost = tuple(n.name for n in given.ops if n.name not in kept and not _is_nothing(n))
     return Fusion(symbol, graph, {} if lost else units, {} if lost else inside, lost)
 
 
@@ -123,3 +124,8 @@ def _key(node: Node) -> OpKey | None:
         leaders = [OpKey(m.name, m.kind) for m in node.members if m.kind == FUSED[node.kind]]
         return leaders[0] if len(leaders) == 1 else None
     return OpKey(node.name, node.kind) if node.kind in FOLLOWERS else None
+
+
+def _is_nothing(node: Node) -> bool:
+    """Does it give what it takes when nobody trains? Then the fusion may well drop it."""
+    return node.kind in IDENTITIES and node.attrs.get("mode", "training") == "training"

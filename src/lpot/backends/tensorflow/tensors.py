@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.formats import takes
+from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs, full_name, node_name
 from lpot.backends.tensorflow.passes.simulate_ops import (
@@ -15,6 +16,7 @@ from lpot.backends.tensorflow.passes.simulate_ops import (
     rounded_weight,
     simulate_plan,
 )
+from lpot.backends.tensorflow.passes.watch_tensors import SAMPLED, watch
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.run import feed, first_line, open_session
@@ -48,12 +50,11 @@ def tensors(
     if not wanted:
         return {}
     net, which, moved = simulate_plan(prepared, plan)
-    ends = [full_name(moved.get(name, name)) for name in wanted.values()]
+    ends = [moved.get(name, name) for name in wanted.values()]
     feeds = feed(model.inputs, inputs)
-    _, session = open_session(net.cut((*ends, *net.keep, which)).graph_def(), quick=True)
-    with session:
-        exact = _glimpses(session, model, ends, {**feeds, full_name(which): NOBODY})
-        rounded = _glimpses(session, model, ends, {**feeds, full_name(which): 0})
+    with _Watched(model, net, ends, which) as watched:
+        exact = watched.run({**feeds, full_name(which): NOBODY})
+        rounded = watched.run({**feeds, full_name(which): 0})
     found: dict[OpKey, Pair] = {}
     for key, before, after in zip(wanted, exact, rounded, strict=True):
         weights = _weights(prepared, plan, key)
@@ -65,13 +66,12 @@ def _in_float(model: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs) -> d
     """Nothing is low precision: both sides are the same."""
     prepared = model.prepared
     units = {key: prepared.units[key.name] for key in ops if key.name in prepared.units}
-    ends = [full_name(unit.out) for unit in units.values()]
+    ends = [unit.out for unit in units.values()]
     if not ends:
         return {}
     net = prepared.net
-    _, session = open_session(net.cut((*ends, *net.keep)).graph_def(), quick=True)
-    with session:
-        seen = _glimpses(session, model, ends, feed(model.inputs, inputs))
+    with _Watched(model, net, ends) as watched:
+        seen = watched.run(feed(model.inputs, inputs))
     found: dict[OpKey, Pair] = {}
     for (key, unit), output in zip(units.items(), seen, strict=True):
         weight = net.constant(data_inputs(net.nodes[unit.node])[1])
@@ -88,15 +88,38 @@ def _end(prepared: Prepared, plan: Plan, key: OpKey) -> str | None:
     return prepared.followers[key.name].out if key.name in prepared.followers else None
 
 
-def _glimpses(
-    session: Any, model: TensorflowModel, ends: list[str], feeds: Mapping[str, Any]
-) -> list[Glimpse]:
-    try:
-        if model.iterator is not None:
-            session.run(model.iterator, feeds)
-        return [Glimpse.of(value) for value in session.run(ends, feeds)]
-    except tf.errors.OpError as error:
-        raise DataError(f"TensorFlow failed on the batch: {first_line(error)}") from error
+class _Watched:
+    """A session that gives a few rows of each tensor, whatever its size."""
+
+    def __init__(self, model: TensorflowModel, net: Net, ends: list[str], *more: str) -> None:
+        self.model = model
+        seen, self.fetches = watch(net, ends)
+        names = [node_name(name) for group in self.fetches for name in group]
+        kept = seen.cut((*names, *net.keep, *more))
+        _, self.session = open_session(kept.graph_def(), quick=True)
+
+    def __enter__(self) -> _Watched:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.session.close()
+
+    def run(self, feeds: Mapping[str, Any]) -> list[Glimpse]:
+        try:
+            if self.model.iterator is not None:
+                self.session.run(self.model.iterator, feeds)
+            found = self.session.run(self.fetches, feeds)
+        except tf.errors.OpError as error:
+            raise DataError(f"TensorFlow failed on the batch: {first_line(error)}") from error
+        return [_glimpse(tuple(map(int, shape)), rows) for _, _, shape, rows in found]
+
+
+def _glimpse(shape: tuple[int, ...], rows: np.ndarray) -> Glimpse:
+    """Rows as `watch` samples them: with a stride that shows in how many are left."""
+    width = rows.shape[1] if rows.ndim == 2 and rows.shape[1] else 1
+    whole = int(np.prod(shape)) // width
+    stride = (whole // max(SAMPLED // width, 1)) | 1
+    return Glimpse(rows.reshape(-1).astype(np.float32), shape, stride, width)
 
 
 def _weights(prepared: Prepared, plan: Plan, key: OpKey) -> Weights:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,9 +18,9 @@ from lpot.backends.torch.run import call
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.recipe import OpKey
-from lpot.core.tensors import Glimpse, OpTensors, Pair
+from lpot.core.tensors import Glimpse, OpTensors, Pair, stride_of
 
-Seen = dict[str, torch.Tensor]
+Seen = dict[str, Glimpse]  # thinned out at once: all outputs of a batch may be gigabytes
 
 
 def tensors(
@@ -47,8 +49,8 @@ def tensors(
         alike = _activation(module, chains.get(key.name))
         weights = _weights(workshop.names[key.name], module, places[key.name] != key.name)
         found[key] = (
-            OpTensors(_glimpse(alike(before)), weights[0]),
-            OpTensors(_glimpse(alike(after)), weights[1]),
+            OpTensors(alike(before), weights[0]),
+            OpTensors(alike(after), weights[1]),
         )
     return found
 
@@ -58,15 +60,13 @@ def _end(chain: Chain | None, name: str, folded: set[str]) -> str:
     return norm if norm is not None and norm in folded else name
 
 
-def _activation(
-    module: nn.Module | None, chain: Chain | None
-) -> Callable[[torch.Tensor], torch.Tensor]:
+def _activation(module: nn.Module | None, chain: Chain | None) -> Callable[[Glimpse], Glimpse]:
     """What the INT8 op does beyond the FP32 one, done to both."""
     settings = getattr(module, "settings", None)
     clip = None if chain is None else chain.clip
-    if settings is None or not settings.relu:
-        return lambda value: value if clip is None else value.clamp(0.0, clip)
-    return lambda value: value.clamp(0.0, clip)
+    if clip is None and (settings is None or not settings.relu):
+        return lambda seen: seen
+    return lambda seen: replace(seen, values=np.clip(seen.values, 0.0, clip))
 
 
 @contextmanager
@@ -95,7 +95,7 @@ def _watch(root: nn.Module, names: Any, inputs: Inputs) -> Seen:
             if name not in seen and isinstance(value, torch.Tensor):
                 real = value.dequantize() if value.is_quantized else value
                 if real.is_floating_point():
-                    seen[name] = real.detach().clone()
+                    seen[name] = _glimpse(real.detach())
 
         return hook
 
@@ -113,7 +113,9 @@ def _watch(root: nn.Module, names: Any, inputs: Inputs) -> Seen:
 
 
 def _glimpse(value: torch.Tensor) -> Glimpse:
-    return Glimpse.of(value.float().cpu().numpy())
+    stride = stride_of(value.numel())
+    values = value.reshape(-1)[::stride].float().cpu().numpy().copy()
+    return Glimpse(values, tuple(value.shape), stride)
 
 
 def _weights(

@@ -51,10 +51,10 @@ class Rounded:
         self.high.lerp_(high.clamp(min=0.0), MOMENTUM)
 
     def _rounded_input(self, x: torch.Tensor) -> torch.Tensor:
-        levels = self._input_levels
-        scale = ((self.high - self.low) / levels).clamp(min=SMALLEST)
-        zero = torch.round(-self.low / scale).clamp(0, levels).to(torch.int32)
-        return torch.fake_quantize_per_tensor_affine(x, scale, zero, 0, levels)
+        scale = ((self.high - self.low) / self._input_levels).clamp(min=SMALLEST)
+        zero = torch.round(-self.low / scale).clamp(0, self._input_levels).to(torch.int32)
+        # With 7 bits, too: the kernels keep what lies above the range, up to 255.
+        return torch.fake_quantize_per_tensor_affine(x, scale, zero, 0, 255)
 
     def _rounded_weight(self) -> torch.Tensor:
         weight, most = self.weight, self._weight_levels
