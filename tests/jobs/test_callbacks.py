@@ -216,3 +216,18 @@ def test_without_mlflow_its_name_is_said(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
     with pytest.raises(BackendUnavailable, match="pip install mlflow"):
         MlflowListener()
+
+
+def test_a_log_is_closed_with_the_tuning(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    inner = Recording()
+    tune(
+        demo_model_path(),
+        calib=[demo_data().calib_images[:10]],
+        evaluate=lambda model: 1.0,
+        workspace=tmp_path,
+        measure_speed=False,
+        max_trials=1,
+        listener=Aside(inner),
+    )
+    assert inner.heard == ["baseline", "trial 1", "close"]

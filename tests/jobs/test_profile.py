@@ -113,6 +113,27 @@ def test_runtimes_of_an_onnx_model(digits: tuple[Any, Any]) -> None:
     json.dumps(choice.to_json())
 
 
+def test_the_choice_follows_the_rounds_not_the_pooled_times() -> None:
+    """A machine that is busy in a few rounds must not turn the answer round."""
+    from lpot.core.benchmark import BenchmarkResult, Measured
+    from lpot.core.cpu import probe
+    from lpot.core.measure import Timing, compare
+    from lpot.jobs.runtimes import choose
+
+    # Quick calls make up most of the slow one's samples: pooled, it looks the faster one.
+    slow = [[3.0]] * 10 + [[0.9] * 50] * 2
+    quick = [[1.0]] * 12
+    models = (
+        Measured("slow", timing=Timing(tuple(map(tuple, slow)))),
+        Measured("quick", timing=Timing(tuple(map(tuple, quick))), comparison=compare(slow, quick)),
+    )
+    assert models[0].throughput > models[1].throughput
+    result = BenchmarkResult(models, (), 1, QUICK, probe())
+    choice = choose(result)
+    assert choice.fastest == result.fastest.label == "quick" and choice.margin.ratio > 1
+    assert "quick is the fastest here: " in choice.sentence
+
+
 def test_runtimes_without_openvino(
     digits: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

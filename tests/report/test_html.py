@@ -8,8 +8,9 @@ from html.parser import HTMLParser
 
 import numpy as np
 
-from lpot.core.recipe import OpKey
-from lpot.core.report import GraphNode, OpRow, Report, TrialRow
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.report import GraphNode, OpRow, Report, TrialRow, op_rows
+from lpot.core.space import Capability, OpInfo
 from lpot.core.tensors import Glimpse, contrast
 from lpot.report.html import front, page
 
@@ -193,3 +194,26 @@ def test_numbers_that_are_all_the_same_are_drawn() -> None:
     text = page(replace(REPORT, trials=rows, result=result, bar=0.0))
     assert "199 earlier trials are in report.json" in text
     assert "nan" not in text.lower().replace("dominan", "")
+
+
+def test_rows_say_why_an_op_is_fp32_or_slow() -> None:
+    int8 = OpConfig(TensorConfig("uint8"), TensorConfig("int8", granularity="per_channel"))
+    one, other = OpKey("conv", "Conv"), OpKey("mix", "Gemm")
+    capability = Capability({key: OpInfo(key, (int8, FP32)) for key in (one, other)})
+    rows = op_rows(
+        capability,
+        Recipe({one: int8, other: FP32}),
+        {one: "int8", other: "fp32"},
+        {other: float("inf")},
+        seconds={one: (1e-6, 3e-6)},
+        remarks={one: "too small"},
+    )
+    assert [row.reason for row in rows] == ["too small", "went back to FP32 to hold the bar"]
+    assert (rows[0].fp32_seconds, rows[0].seconds, rows[0].how) == (
+        1e-6,
+        3e-6,
+        "static, per channel",
+    )
+    assert rows[1].harm == 1e9
+    text = page(replace(REPORT, ops=rows, profile="ops take less"))
+    assert "time µs" in text and "ops take less." in text

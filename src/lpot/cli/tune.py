@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,8 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
         else:
             from lpot.jobs.quantize import quantize
 
-            result = quantize(request)
+            with closing(request.listener):  # logs beside ours get to their end, too
+                result = quantize(request)
     return _show_preflight(out, found) if dry_run else show_result(out, result)
 
 

@@ -13,7 +13,6 @@ from lpot.config.scalar import show
 from lpot.config.schema import Config
 from lpot.config.section import Section
 
-
 # key, or key=word → what to do instead
 LATER: dict[str, str] = {
     "device=gpu": "models run on the CPU",

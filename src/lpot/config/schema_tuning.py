@@ -283,7 +283,9 @@ class TuningSection(Section):
         Executor, BeforeValidator(_named, json_schema_input_type=Executor | str)
     ] = Field(default=Executor(), description="Where trials are made.")
     random_seed: Natural = Field(default=1978, description="All randomness comes from it.")
-    tensorboard: Flag = Field(default=False, description="Write trials and the worst tensors for TensorBoard.")
+    tensorboard: Flag = Field(
+        default=False, description="Write trials and the worst tensors for TensorBoard."
+    )
     workspace: Workspace = Field(default=Workspace(), description="Where results are kept.")
     diagnosis: Flag = Field(default=False, description="Keep tensors for a closer look.")
 

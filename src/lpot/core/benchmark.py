@@ -138,6 +138,13 @@ class Measured:
         return 0.0 if self.timing is None else self.timing.throughput
 
     @property
+    def speed(self) -> float:
+        """Times the baseline's, by the rounds taken in turns; 0 for the fallen."""
+        if self.timing is None:
+            return 0.0
+        return 1.0 if self.comparison is None else self.comparison.ratio
+
+    @property
     def fallen(self) -> tuple[Instance, ...]:
         """The instances that did not live to the end."""
         return tuple(part for part in self.parts if part.error is not None)
@@ -220,7 +227,7 @@ class BenchmarkResult:
 
     @property
     def fastest(self) -> Measured:
-        return max(self.models, key=lambda model: model.throughput)
+        return max(self.models, key=lambda model: model.speed)
 
     def rows(self) -> list[dict[str, str]]:
         return [model.row() for model in self.models]

@@ -245,4 +245,7 @@ _REORDERS = "putting values in the order that the kernel after it takes"
 
 
 def _micro(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds * 1e6:.4g}"
+    if seconds is None:
+        return ""
+    micro = seconds * 1e6
+    return f"{micro:.0f}" if micro >= 1000 else f"{micro:.4g}"

@@ -92,7 +92,7 @@ KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "str": ("a text", (str, os.PathLike)),
     "int": ("a whole number", (numbers.Integral,)),
     "float": ("a number", (numbers.Real,)),
-    "bool": ("true or false", (bool,)),
+    "bool": ("true or false", (bool, numbers.Integral)),
 }
 
 

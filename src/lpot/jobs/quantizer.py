@@ -18,6 +18,7 @@ class Quantizer:
     """Holds what a request needs until it is called. `result` is the last call's Result."""
 
     q_func: Any = None  # the training loop of quant_aware_training
+    train_func: Any = None  # the same under its later name
 
     def __init__(self, conf_fname_or_obj: Conf = None, *, framework: Backend | None = None) -> None:
         self.config = read_config(conf_fname_or_obj)
@@ -45,7 +46,7 @@ class Quantizer:
             eval_loader=as_loader(eval_loader),
             metric=metric,
             postprocess=postprocess,
-            q_func=self.q_func,
+            q_func=self.q_func or self.train_func,
             backend=self._backend,
             measure_speed=self.measure_speed,
             listener=self.listener,

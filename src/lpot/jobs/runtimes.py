@@ -46,14 +46,16 @@ class Choice:
     def sentence(self) -> str:
         if self.margin is None:
             return f"{self.fastest} is the only one that could be measured"
-        low, high = self.margin.low, self.margin.high
-        span = f"{self.margin.ratio:.2f} times, between {low:.2f} and {high:.2f}"
+        span = f"between {self.margin.low:.2f} and {self.margin.high:.2f}"
         if not self.margin.significant:
             return (
                 f"no significant difference here between {self.fastest} and {self.runner_up} "
-                f"({span}): take the one you know"
+                f"({self.margin.ratio:.2f} times, {span}): take the one you know"
             )
-        return f"{self.fastest} is the fastest here: {span}, the speed of {self.runner_up}"
+        return (
+            f"{self.fastest} is the fastest here: {self.margin.ratio:.2f} times the speed of "
+            f"{self.runner_up} ({span})"
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -108,13 +110,15 @@ def runtimes(
 def choose(result: BenchmarkResult) -> Choice:
     """The fastest, and by how much, of those that were measured."""
     standing = [model for model in result.models if model.timing is not None]
-    ordered = sorted(standing, key=lambda model: -model.throughput)
-    first = ordered[0]
-    if len(ordered) == 1:
+    first, *others = sorted(standing, key=lambda model: -model.speed)
+    if not others:
         return Choice(result, first.label)
-    second = ordered[1]
+    second = others[0]
     assert first.timing is not None and second.timing is not None
     margin = compare(second.timing.rounds, first.timing.rounds)
+    if margin.ratio < 1:  # both are judged against a third, where noise may turn them round
+        margin = compare(first.timing.rounds, second.timing.rounds)
+        first, second = second, first
     return Choice(result, first.label, margin, second.label)
 
 

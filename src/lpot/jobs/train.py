@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
@@ -27,8 +26,6 @@ from lpot.jobs.evaluation import plain, yaml_loader
 from lpot.jobs.quantize import Job, Request
 from lpot.jobs.trained import FOLDER, known_stamp, trained_model
 
-logger = logging.getLogger(__name__)
-
 APPROACH = "quantization.approach"
 SECTION = "quantization.train"
 MOST_SAMPLES = 1000  # kept in memory, for the calibrations before and after the training
@@ -41,16 +38,17 @@ def wants_training(request: Request) -> bool:
     return trains(request.config, request.q_func is not None)
 
 
-@dataclass(frozen=True)
-class Earlier:
-    """What a training depends on, and the name of its outcome in the workspace, if it is there.
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What a training depends on, the name of its outcome, and the outcome where it is known.
 
     Scores in a history hold for that very outcome and no other: its name is in the fingerprint.
     """
 
     origin: str
     stamp: str
-    is_there: bool
+    model: Model | None = None
+    observed: dict[int, Observations] | None = None  # where there are no calibration data
 
 
 class TrainJob(Job):
@@ -66,15 +64,30 @@ class TrainJob(Job):
             super()._check_calibration()
 
     @cached_property
-    def earlier(self) -> Earlier:
+    def training(self) -> Training:
         source = source_hash(self.loop)
         facts = json.dumps([super()._facts(), source], sort_keys=True)
         origin = hashlib.sha256(facts.encode()).hexdigest()[:32]
         stamp = known_stamp(self.workspace.folder, origin) if source is not None else None
-        return Earlier(origin, stamp or secrets.token_hex(8), stamp is not None)
+        found = None if stamp is None else self._earlier(origin, stamp)
+        return found or Training(origin, secrets.token_hex(8))
+
+    def _earlier(self, origin: str, stamp: str) -> Training | None:
+        """What an earlier run left, if all of it can be used."""
+        folder = self.workspace.folder
+        try:
+            model = trained_model(self.backend, self.model, folder, stamp)
+            if self.calibration is not None:
+                return Training(origin, stamp, model)
+            fingerprint = {**super()._facts(), "training": stamp}
+            observed = load_observations(observations_path(folder, fingerprint))
+        except LpotError as error:
+            self.add_note(f"{folder / FOLDER} can't be used ({error}): the model is trained again")
+            return None
+        return Training(origin, stamp, model, observed)
 
     def _facts(self) -> dict[str, str]:
-        return {**super()._facts(), "training": self.earlier.stamp}
+        return {**super()._facts(), "training": self.training.stamp}
 
     def prepare(self, evaluator: Evaluator, history: History) -> None:
         if history.baseline is None:  # before hours of training: eval_func may be wrong
@@ -90,32 +103,21 @@ class TrainJob(Job):
         return known[samples] if known is not None else super().observe(samples)
 
     def _train(self) -> None:
-        assert "training" in self.fingerprint  # told now: the calibration will be another one
-        if not (self.earlier.is_there and self._resume()):
+        training, folder = self.training, self.workspace.folder / FOLDER
+        stamp = self.fingerprint["training"]  # asked now: the calibration will be another one
+        if training.model is not None:
+            self.model, self._observed = training.model, training.observed
+            self.add_note(
+                f"the weights trained earlier are used ({folder}): delete them, or use --new-run, "
+                "to train again"
+            )
+        else:
             self.model = self._trained()
             self.observe(max(self.space.samples))  # and stored, for a later run
-            self.model.card = {
-                "training": {"origin": self.earlier.origin, "stamp": self.earlier.stamp}
-            }
-            self.backend.save(self.model, self.workspace.folder / FOLDER)
+            self.model.card = {"training": {"origin": training.origin, "stamp": stamp}}
+            self.backend.save(self.model, folder)
         # Other processes make their trials from the trained model, too.
         self.request = replace(self.request, model=self.model.native, q_func=None)
-
-    def _resume(self) -> bool:
-        folder = self.workspace.folder
-        try:
-            model = trained_model(self.backend, self.model, folder, self.earlier.stamp)
-            if self.calibration is None:
-                self._observed = load_observations(observations_path(folder, self.fingerprint))
-        except LpotError as error:
-            self.add_note(f"{folder / FOLDER} can't be used ({error}): the model is trained again")
-            return False
-        self.model = model
-        self.add_note(
-            f"the weights trained earlier are used ({folder / FOLDER}): delete them, or use "
-            "--new-run, to train again"
-        )
-        return True
 
     def _trained(self) -> Model:
         backend: Any = self.backend

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -104,7 +105,8 @@ def tune(
         measure_speed=measure_speed,
         listener=listener or Listener(),
     )
-    return quantize(request)
+    with closing(request.listener):
+        return quantize(request)
 
 
 def _approach_word(word: str | None) -> str | None:

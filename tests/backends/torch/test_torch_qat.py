@@ -106,6 +106,7 @@ def test_weights_that_are_gone_are_trained_again(task: Task) -> None:
     again = tuned(task, "space", train=task.q_func)
     assert task.trainings == trainings + 1
     assert any("can't be used" in note for note in again.notes)
+    assert not any(trial.recalled for trial in again.trials), "scores of other weights"
 
 
 def test_both_doors_take_q_func(task: Task) -> None:

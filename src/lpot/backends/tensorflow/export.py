@@ -109,7 +109,9 @@ class _Qdq:
         form = self.plan.wanted[unit.x]
         taken = form if takes(unit, form) else self.plan.signed[unit.x]
         node.input[0] = self._hold(node.input[0], taken)
-        node.input[1] = self._hold_weight(node, step, taken)
+        node.input[1], scale = self._hold_weight(node, step, taken)
+        if node.op_type == "MatMul":
+            self._hold_bias(node, scale * np.float32(taken.scale))
         if step.sums:
             self._hold_output(unit.out, self.plan.wanted[unit.out])
         if step.out in self.plan.held:
@@ -158,7 +160,34 @@ class _Qdq:
             self.held[key] = back
         return self.held[key]
 
-    def _hold_weight(self, node: Any, step: Step, taken: Format) -> str:
+    def _hold_bias(self, node: Any, scale: np.ndarray) -> None:
+        """A bias in 32 bits: a float one makes ONNX Runtime join MatMul and Add to a float Gemm."""
+        from onnx import helper, numpy_helper
+
+        readers = [one for one in self.graph.node if node.output[0] in one.input]
+        if len(readers) != 1 or readers[0].op_type != "Add":
+            return
+        add = readers[0]
+        at = 1 - list(add.input).index(node.output[0])
+        item = self.weights.get(add.input[at])
+        real = None if item is None else numpy_helper.to_array(item).reshape(-1)
+        if real is None or (scale.ndim and real.size != scale.size):
+            return
+        codes = np.rint(real.astype(np.float64) / scale)
+        if np.abs(codes).max() >= 2**31:
+            return
+        stem = f"{add.input[at]}/{len(self.made)}"
+        spread = np.broadcast_to(np.asarray(scale, np.float32), real.shape)
+        parts = [
+            self._constant(f"{stem}/codes", codes.astype(np.int32)),
+            self._constant(f"{stem}/scale", np.ascontiguousarray(spread)),
+            self._constant(f"{stem}/zero", np.zeros(real.shape, np.int32)),
+        ]
+        name = f"{stem}/real"
+        self.made.append(helper.make_node("DequantizeLinear", parts, [name], name, axis=0))
+        add.input[at] = name
+
+    def _hold_weight(self, node: Any, step: Step, taken: Format) -> tuple[str, np.ndarray]:
         from onnx import helper, numpy_helper
 
         assert step.config.weight is not None
@@ -181,7 +210,7 @@ class _Qdq:
         self.made.append(
             helper.make_node("DequantizeLinear", parts, [f"{stem}/real"], f"{stem}/real", **more)
         )
-        return f"{stem}/real"
+        return f"{stem}/real", scale
 
     def _constant(self, name: str, value: Any) -> str:
         from onnx import numpy_helper

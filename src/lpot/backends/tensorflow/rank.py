@@ -14,6 +14,7 @@ from lpot.backends.tensorflow.plan import Shapes, plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.run import feed, open_session
 from lpot.core.backend import Observations
+from lpot.core.distance import distance
 from lpot.core.recipe import OpKey, Recipe
 
 
@@ -76,13 +77,3 @@ def last_results(prepared: Prepared) -> list[str]:
         if not seen & inner - {unit.node}:
             ends.append(unit.out)
     return list(dict.fromkeys(ends))
-
-
-def distance(truth: list[np.ndarray], outputs: list[np.ndarray]) -> float:
-    total = 0.0
-    for reference, output in zip(truth, outputs, strict=True):
-        exact = reference.astype(np.float64)
-        power = float(np.mean(exact**2)) or 1.0
-        error = float(np.mean((output.astype(np.float64) - exact) ** 2))
-        total += error / power if np.isfinite(error) else float("inf")
-    return total

@@ -1,0 +1,72 @@
+"""ResNet-20 with its ranges torn apart, on every backend: the floor is two evaluations."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lpot.core.result import Result
+from lpot.jobs.tune import tune
+
+DATA = Path(os.environ.get("LPOT_DATA") or Path(__file__).parents[3] / "shared" / "data")
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not (DATA / "race").is_dir(), reason="LPOT_DATA has no race"),
+]
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    with np.load(DATA / "cifar10_keras_cnn" / "cifar10_test2000.npz") as arrays:
+        x, labels = arrays["x"].astype(np.float32), arrays["y"].reshape(-1)
+    mean, spread = np.array([[0.485, 0.456, 0.406], [0.229, 0.224, 0.225]], np.float32) * 255
+    return (x - mean) / spread, labels
+
+
+def batches(turned: bool) -> list[tuple[np.ndarray, np.ndarray]]:
+    x, labels = images()
+    x = np.ascontiguousarray(x.transpose(0, 3, 1, 2)) if turned else x
+    return [(x[at : at + 100], labels[at : at + 100]) for at in range(0, len(x), 100)]
+
+
+def search(model: Any, turned: bool, folder: Path, **options: Any) -> Result:
+    data = batches(turned)
+    return tune(
+        model,
+        calib=[(batch[:50],) for batch, _ in data[:4]],
+        eval_loader=data,
+        metric={"topk": 1},
+        goal=0.01,
+        workspace=folder,
+        measure_speed=False,
+        **options,
+    )
+
+
+def check(result: Result) -> None:
+    assert result.met and result.evaluations <= 3
+    assert result.float_ops == ()
+    assert result.interval is not None
+
+
+def test_onnx(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    check(search(str(DATA / "race" / "resnet20_hard.onnx"), True, tmp_path))
+
+
+def test_torch(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    from backends.torch.test_torch_real import ResNet20
+
+    module = ResNet20()
+    module.load_state_dict(torch.load(DATA / "race" / "resnet20_hard.pt", weights_only=True))
+    check(search(module, True, tmp_path))
+
+
+def test_tensorflow(tmp_path: Path) -> None:
+    pytest.importorskip("tensorflow")
+    check(search(str(DATA / "race" / "resnet20_hard.pb"), False, tmp_path))
