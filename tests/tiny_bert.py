@@ -126,6 +126,11 @@ def write_bert(folder: Path, head: str = "BertModel", labels: int = 2) -> Path:
     return folder
 
 
+def without_speed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tuning without the timing at its end, which starts processes and takes seconds."""
+    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+
+
 def script(name: str, folder: Path = SCRIPTS) -> Any:
     """A module of an example's folder."""
     for package in ("torch", "transformers", "safetensors"):

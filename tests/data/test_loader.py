@@ -390,3 +390,23 @@ def test_transforms_work_on_every_sample(data):
     dataset = get_dataset("MNIST", root=str(data / "mnist"), transform=compose({"ToTensor": {}}))
     images, _ = next(iter(DataLoader(dataset, 16)))
     assert images.shape == (16, 1, 28, 28) and images.max() <= 1
+
+
+def test_a_batch_of_one_never_lies_in_the_dataset(tmp_path):
+    """What a model does to its input in place must not reach the data."""
+    images = np.arange(2 * 3072, dtype=np.int64).astype(np.uint8).reshape(2, -1)
+    rows = np.concatenate([np.asarray([[1], [2]], np.uint8), images], axis=1)
+    (tmp_path / "cifar-10-batches-bin").mkdir()
+    (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(rows.tobytes())
+    for steps in (None, {"Rescale": {}}, {"ToArray": {}}, {"Transpose": {"perm": [2, 0, 1]}}):
+        section = {"dataset": {"CIFAR10": {"root": str(tmp_path)}}, "transform": steps}
+        loader = build_loader(section)
+        before = [batch.copy() for batch, _ in loader]
+        for batch, _ in loader:
+            assert batch.shape[0] == 1
+            batch[...] = 0
+        assert all(np.array_equal(a, b) for a, (b, _) in zip(before, loader, strict=True))
+    own = [(np.ones(3, np.float32), 0)]
+    for batch, _ in DataLoader(own):
+        batch[...] = 0
+    assert own[0][0].tolist() == [1, 1, 1]

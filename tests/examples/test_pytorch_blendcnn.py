@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tiny_bert import script, write_bert
+from tiny_bert import script, without_speed, write_bert
 from tiny_blendcnn import FOLDER, classify, trained
 
 CONF = (
@@ -20,6 +20,7 @@ CONF = (
 @pytest.fixture
 def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    without_speed(monkeypatch)
     (tmp_path / "conf.yaml").write_text(CONF)
     return trained(tmp_path)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tiny_bert import LAYOUTS, SCRIPTS, results, script, write_bert, write_glue
+from tiny_bert import LAYOUTS, SCRIPTS, results, script, without_speed, write_bert, write_glue
 
 WANTED = {
     "CoLA": {"mcc"},
@@ -29,6 +29,7 @@ def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    without_speed(monkeypatch)
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

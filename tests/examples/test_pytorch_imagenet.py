@@ -37,6 +37,7 @@ def test_efficientnet_needs_no_python(tmp_path: Path) -> None:
     assert (tmp_path / "int8" / "best_configure.yaml").is_file()
 
 
+@pytest.mark.slow
 def test_shapes_are_tuned_and_timed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tiny_bert import results, script, write_bert, write_squad
+from tiny_bert import results, script, without_speed, write_bert, write_squad
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    without_speed(monkeypatch)
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

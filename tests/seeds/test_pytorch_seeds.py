@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tiny_bert import PYTORCH, ROOT, script, write_bert, write_glue, write_squad
+from tiny_bert import PYTORCH, ROOT, script, without_speed, write_bert, write_glue, write_squad
 from tiny_blendcnn import FOLDER, classify, trained
 
 SEEDS = Path(os.environ.get("LPOT_SEEDS", ROOT.parent / "shared" / "seeds"))
@@ -44,6 +44,7 @@ def block(number: str, word: str) -> str:
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    without_speed(monkeypatch)
     for name in ("LOCAL_RANK", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
     return tmp_path

@@ -32,17 +32,21 @@ def collate(samples: Sequence[Any]) -> Any:
     return _join(samples, "sample", strict=True)
 
 
-def gather(samples: Iterator[Any], count: int) -> Any:
+def gather(samples: Iterator[Any], count: int, fresh: bool = False) -> Any:
     """`collate` of at most `count` samples as they come; None if none comes.
 
     The arrays of (array, …) samples are copied into the batch one by one, so that they need not all
-    be kept until the last has come.
+    be kept until the last has come. An only one that is `fresh`, held by nobody else, is the batch.
     """
     kept: list[tuple[Any, ...]] = []
     block: np.ndarray | None = None
     for sample in samples:
         fits = type(sample) is tuple and len(sample) > 1 and isinstance(sample[0], np.ndarray)
         if block is None and fits and not kept:
+            if fresh and count == 1:
+                block = sample[0][np.newaxis]
+                kept.append(sample[1:])
+                continue
             block = np.empty((count, *sample[0].shape), dtype=sample[0].dtype)
         if block is None or not fits or not _same(sample, kept, block):
             # Not what this shortcut is for: let collate join all of them, or say what is wrong.

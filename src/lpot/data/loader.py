@@ -13,7 +13,9 @@ import numpy as np
 
 from lpot.core.errors import ConfigError, DataError, did_you_mean
 from lpot.data.collate import CollateError, collate, gather
+from lpot.data.datasets.base import Dataset
 from lpot.data.draw import DEFAULT_SEED, drawing
+from lpot.data.transforms.base import steps_of
 
 logger = logging.getLogger(__name__)
 
@@ -70,6 +72,8 @@ class DataLoader:
             hasattr(dataset, "__len__") or not hasattr(dataset, "__iter__")
         )
         self._spent = False
+        steps = steps_of(dataset.transform) if isinstance(dataset, Dataset) else ()
+        self._fresh = bool(steps) and bool(getattr(steps[-1], "fresh", False))
         self._check()
         if distributed:
             logger.info("distributed loading is not needed: each process loads the whole dataset")
@@ -266,7 +270,7 @@ class DataLoader:
 
         try:
             if self.collate_fn is collate:
-                batch = gather(counted(), len(group))
+                batch = gather(counted(), len(group), self._fresh)
             else:
                 found = list(counted())
                 batch = self.collate_fn(found) if found else _END
