@@ -110,28 +110,6 @@ def test_a_checkpoint_with_its_graph_is_a_model_for_lpot(place: Path, tmp_path: 
     assert not {"VariableV2", "VarHandleOp"} & {node.op for node in frozen.node}
 
 
-def test_one_batch_for_timing_and_all_for_evaluation(place: Path, tmp_path: Path) -> None:
-    from lpot.backends.tensorflow import TensorflowBackend
-    from lpot.core.backend import ModelSpec
-    from lpot.core.evaluate import run_all
-    from lpot.core.feed import check
-
-    tune = example_module("tensorflow/nlp/bert", "tune_squad")
-    flags = tune.parse_flags(words(place))
-    writer = tune.FeatureWriter(str(tmp_path / "eval.tf_record"))
-    writer.write(tune.SQuAD(flags.label_file, flags.vocab_file, LENGTH, 16, 4).features)
-    spec = ModelSpec(inputs=("input_file", "batch_size"), outputs=("unstack:0",))
-    model = TensorflowBackend().load(tune.load_graph(flags), spec)
-    (first,) = model.backend.run(model, (writer.filename, 4))
-    (whole,) = run_all(model, (writer.filename, 4))
-    assert first.shape == (4, LENGTH) and whole.shape == (12, LENGTH)
-    np.testing.assert_array_equal(whole[:4], first)
-    # A child that is to time the model gets the name as text, not as a pickled object.
-    fed = check(model.inputs, {"input_file": writer.filename, "batch_size": 4})
-    assert fed["input_file"].dtype.kind == "U" and fed["batch_size"].dtype.kind == "i"
-    model.close()
-
-
 def test_wrong_models_are_named(place: Path, tmp_path: Path) -> None:
     checkpoints = example_module("tensorflow/nlp/bert", "bert_checkpoint")
     main = example_module("tensorflow/nlp/bert", "tune_squad").main

@@ -237,10 +237,18 @@ def test_the_whole_way_by_shell(tmp_path: Path) -> None:
     write_graph(ssd_resnet50_fpn(), tmp_path / "net.pb")
     convert = example_module(FOLDER, "frozen_to_checkpoint").convert
     convert(tmp_path / "net.pb", tmp_path / "checkpoint")
-    record = record_of(write_coco(tmp_path))
-    flags = ["--topology=ssd_resnet50_v1", f"--dataset_location={record}"]
+    topology = "ssd_resnet50_v1"
+    first = record_of(write_coco(tmp_path / "first"))
+    truth = truth_of(tmp_path / "net.pb", first, topology)
+    record = record_of(write_coco(tmp_path / "truth", truth))
+    printed = (HERE / f"{topology}.yaml").read_text()
+    loose = printed.replace("relative:  0.01", "relative: 0.9")
+    assert loose != printed
+    (tmp_path / "loose.yaml").write_text(loose)
+    flags = [f"--topology={topology}", f"--dataset_location={record}"]
+    tuned = ["--input_model=checkpoint/", "--output_model=./out.pb", "--config=loose.yaml"]
     for script, more in (
-        ("run_tuning.sh", ["--input_model=checkpoint/", "--output_model=./out.pb"]),
+        ("run_tuning.sh", tuned),
         ("run_benchmark.sh", ["--input_model=./out.pb", "--mode=performance", "--iters=2"]),
     ):
         command = ["bash", str(HERE / script), *flags, *more]

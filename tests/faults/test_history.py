@@ -112,10 +112,11 @@ JUNK = {
 def test_junk_ends_what_is_believed(written: lpot.Result, junk: bytes) -> None:
     path = written.history
     lines = path.read_bytes().splitlines()
-    path.write_bytes(b"\n".join([*lines[:4], junk, *lines[4:], b""]))
+    # Header, baseline, and two lines for each of two trials.
+    path.write_bytes(b"\n".join([*lines[:6], junk, *lines[6:], b""]))
     history = reopen(path)
     assert len(history.trials) == 2
-    assert "line 5" in history.notes[0] and "kept as history-damaged" in history.notes[0]
+    assert "line 7" in history.notes[0] and "kept as history-damaged" in history.notes[0]
     assert History.read(path).notes == []
 
 
@@ -131,13 +132,13 @@ def test_an_edited_score_is_noticed(tune: Any, written: lpot.Result) -> None:
 
 def test_entries_that_can_not_be_understood_end_what_is_believed(written: lpot.Result) -> None:
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        del lines[3]["recipe"]
+        del lines[5]["recipe"]  # of the second trial
         return lines
 
     rewrite(written.history, change)
     history = reopen(written.history)
     assert len(history.trials) == 1
-    assert "line 4 of the history can't be understood" in history.notes[0]
+    assert "line 6 of the history can't be understood" in history.notes[0]
     history.append(written.trials[2])
     assert len(reopen(written.history).trials) == 2
 

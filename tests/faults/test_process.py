@@ -114,7 +114,7 @@ def test_a_slower_model_is_flagged_and_handed_back(
 ) -> None:
     """The measurement itself is tested elsewhere: here it is what is made of it."""
     other = SimpleNamespace(comparison=compare(timed(0.001), timed(seconds)), error=None)
-    measured = SimpleNamespace(models=(None, other))
+    measured = SimpleNamespace(models=(None, other), profile=None)
     monkeypatch.setattr(speed, "benchmark", lambda *args, **options: measured)
     result = tune(evaluate=lambda model: 1.0, measure_speed=True)
     assert result.met is True

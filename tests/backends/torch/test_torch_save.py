@@ -218,12 +218,12 @@ def test_a_malicious_yaml_is_refused(
     assert not (tmp_path / "pwned").exists()
 
 
-def test_a_checkpoint_of_another_tool_is_named(saved: Path) -> None:
+def test_weights_that_do_not_belong_to_their_yaml_are_named(saved: Path) -> None:
     (saved / "lpot.json").unlink()
     (saved / "best_configure.yaml").write_text(
         "framework: pytorch\nop:\n  ? !!python/tuple\n  - fc\n  - Linear\n  : activation: {}\n"
     )
-    with pytest.raises(UnsupportedModel, match="another tool"):
+    with pytest.raises(UnsupportedModel, match="holds no tensor"):
         BACKEND.load_checkpoint(saved, nets.Cnn())
 
 
