@@ -49,7 +49,9 @@ bench-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python benchmarks/mxnet_digits.py
 
 examples: $(VENV)/.dev
-	for each in examples/*/smoke.sh; do PATH="$(CURDIR)/$(BIN):$$PATH" sh $$each || exit 1; done
+	for each in examples/*/smoke.sh; do \
+		PYTHON=$(CURDIR)/$(BIN)/python PATH="$(CURDIR)/$(BIN):$$PATH" bash $$each || exit 1; \
+	done
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m lpot.config.document

@@ -13,7 +13,7 @@ NEEDED = {
     "torch": "torch>=2.6",
     "transformers": "transformers>=4.44",
     "safetensors": "safetensors>=0.4",
-    "lpot": "lpot[pytorch,data]",
+    "lpot": '-e "../../..[pytorch,data]"',
 }
 
 

@@ -18,6 +18,7 @@ from backends.torch import torch_nets as nets
 from backends.torch.test_torch_export import run_onnx
 from backends.torch.test_torch_faults import digest
 from backends.torch.test_torch_train import digits, train
+from lpot.utils.pytorch import load
 
 LABELS = torch.zeros(4, dtype=torch.long)
 
@@ -161,3 +162,14 @@ def test_the_exported_file_agrees_on_the_evaluation_set(ending: str, tmp_path: P
     mine = result.model(test_x)[0]
     assert np.mean(outputs.argmax(1) == mine.argmax(1)) > 0.99
     assert np.mean(outputs.argmax(1) == test_y.numpy()) == pytest.approx(result.accuracy, abs=0.006)
+
+
+def test_everything_inside_inference_mode(tmp_path: Path) -> None:
+    """Tensors made there do not count their changes."""
+    with torch.inference_mode():
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).eval()
+        data = [torch.randn(4, 8) for _ in range(3)]
+        result = lpot.tune(net, data, lambda model: 1.0, workspace=tmp_path, measure_speed=False)
+        assert result.met
+        loaded = load(result.path, net)
+        torch.testing.assert_close(loaded(data[0]), result.model.native(data[0]))

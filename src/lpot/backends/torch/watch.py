@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -45,7 +46,7 @@ class Watch:
         self._active: list[str] = []
         self._paused = False
         self._op = ""
-        self._last: tuple[torch.Tensor, int, Any, float, float] | None = None
+        self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
         self._root = workshop.fresh()
         release_fastpath(self._root, workshop.encoders, workshop.names)
         self._modules = dict(self._root.named_modules())
@@ -221,10 +222,12 @@ class Watch:
             or not value.numel()
         ):
             return
-        if self._last is None or self._last[0] is not value or self._last[1] != value._version:
+        # Tensors made in inference mode do not count their changes: NaN is never the same.
+        version = math.nan if value.is_inference() else value._version
+        if self._last is None or self._last[0] is not value or self._last[1] != version:
             # Query, key and value read the same tensor: it is looked at once.
             low, high = torch.aminmax(value)
-            self._last = (value, value._version, _sample(value), float(low), float(high))
+            self._last = (value, version, _sample(value), float(low), float(high))
         _, _, sample, low_value, high_value = self._last
         stats = self._stats.setdefault(name, TensorStats.empty())
         stats.update(sample, low_value, high_value)

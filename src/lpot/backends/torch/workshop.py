@@ -179,7 +179,7 @@ class Workshop:
 
     def accept_changes(self) -> None:
         """The weights were changed on purpose: they count as the original's from now on."""
-        self._versions = {name: tensor._version for name, tensor in self._shared().items()}
+        self._versions = {name: _changes(tensor) for name, tensor in self._shared().items()}
 
     def _shared(self) -> dict[str, torch.Tensor]:
         return dict(self.root.named_parameters())
@@ -188,7 +188,7 @@ class Workshop:
         """Put back what an eval_func changed in place in a model that it was lent."""
         shared = self._shared()
         changed = [
-            name for name, tensor in shared.items() if tensor._version != self._versions[name]
+            name for name, tensor in shared.items() if _changes(tensor) != self._versions[name]
         ]
         if not changed:
             return
@@ -203,3 +203,8 @@ class Workshop:
                 if self._given is not None and self._given[name] is not shared[name]:
                     shared[name].copy_(self._given[name])
         self.accept_changes()
+
+
+def _changes(tensor: torch.Tensor) -> int:
+    """How often it was changed in place; tensors made in inference mode do not count that."""
+    return 0 if tensor.is_inference() else tensor._version
