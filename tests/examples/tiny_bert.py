@@ -20,6 +20,9 @@ WINDOW = ["--max_seq_length", str(LENGTH), "--max_query_length", "4", "--doc_str
 def example_module(folder: str, name: str) -> ModuleType:
     """A script of examples/, with its neighbours importable while it is loaded."""
     place = str(EXAMPLES / folder)
+    known = sys.modules.get(name)
+    if known is not None and Path(known.__file__ or "").parent != Path(place):
+        del sys.modules[name]  # another example has a script of this name
     sys.path.insert(0, place)
     try:
         return importlib.import_module(name)
