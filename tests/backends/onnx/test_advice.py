@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.advise import advise, extremes, smoothing
+from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
 from lpot.core.backend import Observations
 from lpot.core.recipe import Recipe
+from lpot.core.smooth import extremes, smoothing
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 from search.tear import GUILTY, MENDED, Loom, Torn, outputs, sentences

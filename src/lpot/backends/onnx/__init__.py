@@ -11,7 +11,7 @@ import onnx
 import onnxruntime
 
 from lpot.backends.onnx import save as saving
-from lpot.backends.onnx.advise import advise, extremes, smoothing
+from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.build import Mending, build_graph
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
@@ -42,6 +42,7 @@ from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.report import GraphNode
+from lpot.core.smooth import extremes, smoothing
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
 

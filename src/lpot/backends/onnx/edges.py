@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lpot.backends.onnx.abilities import ARITHMETIC, COMPUTE
-from lpot.backends.onnx.advise import noise
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.plan import active_inputs, plan
+from lpot.core.doubt import noise
 from lpot.core.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 
@@ -32,7 +32,7 @@ def edge_groups(
     ]
     found = []
     for name in sorted(
-        (name for name in made if name in drawn.tensors), key=lambda name: -noise(stats, name)
+        (name for name in made if name in drawn.tensors), key=lambda name: -noise(stats.get(name))
     ):
         group = tuple(dict.fromkeys(keys[op] for op in _around(graph, name) if op in keys))
         if group and name not in plan(graph, recipe.with_float(group)).tensors:

@@ -12,7 +12,6 @@ from types import MappingProxyType
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from lpot.backends.onnx.advise import CHANNELS
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.correct_bias import MEANS, mean_inputs
@@ -22,6 +21,7 @@ from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
+from lpot.core.smooth import CHANNELS
 
 SAMPLED = 65536
 PROBE_SAMPLES = 32

@@ -8,7 +8,6 @@ all the layers that read a tensor; it costs little beside them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from onnx import NodeProto, helper
@@ -16,28 +15,9 @@ from onnx import NodeProto, helper
 from lpot.backends.onnx.graph import DERIVED, Graph
 from lpot.backends.onnx.layers import Layer, layer_of, read_by, scale_read
 from lpot.core.histogram import TensorStats
+from lpot.core.smooth import Extremes, smooth_factors
 
-OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
-LIMIT = 10.0  # factors lie within 2 ** ±LIMIT
 PRODUCTS = ("MatMul", "Gemm")
-
-
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """The smallest and the largest value of each channel of a tensor."""
-
-    low: np.ndarray
-    high: np.ndarray
-
-    @property
-    def largest(self) -> np.ndarray:
-        return np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
-
-    @property
-    def outlies(self) -> bool:
-        largest = self.largest
-        alive = largest[largest > 0]
-        return alive.size > 1 and float(alive.max()) > OUTLYING * float(np.median(alive))
 
 
 def smooth_channels(
@@ -57,15 +37,15 @@ def smooth_channels(
         if not any(layer.node.name in chosen for layer in layers):
             continue
         # Of all its readers, so that a weight's factors do not depend on what else is low.
-        factors = _factors(extremes[name].largest, weights, layers, alpha)
+        read = np.max([read_by(weights, layer) for layer in layers], axis=0)
+        factors = smooth_factors(extremes[name].largest, read, alpha)
         smooth = f"{name}/smooth"
         weights[f"{smooth}/factors"] = (1.0 / factors).astype(np.float32)
         added[name] = helper.make_node(
             "Mul", [name, f"{smooth}/factors"], [smooth], name=smooth, doc_string=DERIVED
         )
         stats[smooth] = TensorStats.empty()
-        stats[smooth].update([(extremes[name].low / factors).min(), 0.0])
-        stats[smooth].update([(extremes[name].high / factors).max(), 0.0])
+        stats[smooth].update(extremes[name].smoothed(factors))
         for layer in (layer for layer in layers if layer.node.name in chosen):
             renamed[layer.node.name] = smooth
             scale_read(weights, layer, factors.astype(np.float32))
@@ -92,18 +72,6 @@ def _readers(graph: Graph, extremes: Mapping[str, Extremes]) -> dict[str, list[L
         if layer is not None and extremes[node.input[0]].outlies:
             found.setdefault(node.input[0], []).append(layer)
     return found
-
-
-def _factors(
-    largest: np.ndarray, weights: Mapping[str, np.ndarray], layers: list[Layer], alpha: float
-) -> np.ndarray:
-    read = np.max([read_by(weights, layer) for layer in layers], axis=0).astype(np.float64)
-    alive = (largest > 0) & (read > 0)
-    wanted = largest[alive] ** alpha / read[alive] ** (1.0 - alpha)
-    factors = np.ones_like(largest)
-    powers = np.round(np.log2(wanted / np.exp(np.mean(np.log(wanted)))))
-    factors[alive] = 2.0 ** np.clip(powers, -LIMIT, LIMIT)
-    return factors
 
 
 def _with_products(

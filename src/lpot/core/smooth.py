@@ -1,0 +1,88 @@
+"""Smoothing: outlier channels of an activation are moved into the weights that read it.
+
+Channel c of the activation is divided by a factor, row c of every weight that reads it multiplied
+by the same. Factors are powers of two, so that FP32 results stay bit for bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from lpot.core.backend import Observations
+    from lpot.core.recipe import Recipe
+
+ALPHAS = (0.35, 0.5, 0.65, 0.8)
+OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
+LIMIT = 10.0  # factors lie within 2 ** ±LIMIT
+REPAIR = "smooth="  # the repair's name in a recipe; its alpha stands behind it
+CHANNELS = "channels/"  # where extremes by channel lie among the extras of observations
+
+Array = npt.NDArray[np.floating]
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The smallest and the largest value of each channel of a tensor."""
+
+    low: Array
+    high: Array
+
+    @property
+    def largest(self) -> npt.NDArray[np.float64]:
+        return np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
+
+    @property
+    def outlies(self) -> bool:
+        largest = self.largest
+        alive = largest[largest > 0]
+        return alive.size > 1 and float(alive.max()) > OUTLYING * float(np.median(alive))
+
+    def smoothed(self, factors: Array) -> tuple[float, float]:
+        """The range of the whole tensor once its channels are divided by the factors."""
+        low, high = (self.low / factors).min(), (self.high / factors).max()
+        return float(min(low, 0.0)), float(max(high, 0.0))
+
+
+def smooth_factors(
+    largest: npt.ArrayLike, read: npt.ArrayLike, alpha: float
+) -> npt.NDArray[np.float64]:
+    """By what to divide each channel.
+
+    Args:
+        largest: per channel, the largest activation.
+        read: per channel, the largest weight that reads it.
+        alpha: how much of the difficulty moves to the weights: 0 none, 1 all.
+
+    >>> smooth_factors([1.0, 64.0, 1.0], [1.0, 1.0, 1.0], 0.5)
+    array([0.5, 4. , 0.5])
+    """
+    makes = np.asarray(largest, np.float64)
+    reads = np.asarray(read, np.float64)
+    alive = (makes > 0) & (reads > 0)
+    factors = np.ones_like(makes)
+    if not alive.any():
+        return factors
+    wanted = makes[alive] ** alpha / reads[alive] ** (1.0 - alpha)
+    powers = np.round(np.log2(wanted / np.exp(np.mean(np.log(wanted)))))
+    factors[alive] = 2.0 ** np.clip(powers, -LIMIT, LIMIT)
+    return factors
+
+
+def extremes(observations: Observations) -> dict[str, Extremes]:
+    """By tensor, what calibration saw of each channel."""
+    return {
+        name.removeprefix(CHANNELS): Extremes(value[0], value[1])
+        for name, value in observations.extra.items()
+        if name.startswith(CHANNELS)
+    }
+
+
+def smoothing(recipe: Recipe) -> float | None:
+    """The alpha of the recipe's smoothing, None where it has none."""
+    found = [item.removeprefix(REPAIR) for item in recipe.repairs if item.startswith(REPAIR)]
+    return float(found[-1]) if found else None
