@@ -38,10 +38,13 @@ def drive(
     passes: Callable[[Recipe], bool],
     limit: int = 1000,
     score: Callable[[Recipe], float] | None = None,
+    measured: float | None = None,
     **context: object,
 ) -> list[Recipe]:
     """Run a strategy to its end, or to `limit` recipes; what it proposed, in order."""
-    return [trial.recipe for trial in trials(strategy, where, passes, limit, score, **context)]
+    return [
+        trial.recipe for trial in trials(strategy, where, passes, limit, score, measured, **context)
+    ]
 
 
 def trials(
@@ -50,6 +53,7 @@ def trials(
     passes: Callable[[Recipe], bool],
     limit: int = 1000,
     score: Callable[[Recipe], float] | None = None,
+    measured: float | None = None,
     **context: object,
 ) -> list[Trial]:
     knowledge = StrategyContext(**{"baseline": 1.0, **context})  # type: ignore[arg-type]
@@ -57,7 +61,10 @@ def trials(
     seen: list[Trial] = []
     batch: Sequence[Recipe] | None = next(proposals, None)
     while batch and len(seen) < limit:
-        fed = [_trial(len(seen) + n, recipe, passes, score) for n, recipe in enumerate(batch, 1)]
+        fed = [
+            _trial(len(seen) + n, recipe, passes, score, measured)
+            for n, recipe in enumerate(batch, 1)
+        ]
         seen += fed
         # As the loop does: a strategy that does not settle is stopped at its first success.
         settles = getattr(strategy, "settles", False)
@@ -75,10 +82,11 @@ def _trial(
     recipe: Recipe,
     passes: Callable[[Recipe], bool],
     score: Callable[[Recipe], float] | None,
+    measured: float | None,
 ) -> Trial:
     met = passes(recipe)
     missed = 0.6 if score is None else score(recipe)
-    return Trial(number, recipe, State.DONE, Score(1.0 if met else missed), met)
+    return Trial(number, recipe, State.DONE, Score(1.0 if met else missed, latency=measured), met)
 
 
 def best(seen: list[Recipe], passes: Callable[[Recipe], bool]) -> set[str]:

@@ -142,6 +142,18 @@ class TestAuto:
         seen = drive(auto, space(8), passes, ranking=lambda: ranking, budget=True)
         assert best(seen, passes) == {"op01", "op03"}
 
+    @pytest.mark.parametrize(
+        ("before", "after", "losers_go"), [(1.0, 1.1, True), (1.0, 0.5, False), (1e-3, 2e-3, False)]
+    )
+    def test_losers_of_a_slow_model_go_back(
+        self, before: float, after: float, losers_go: bool
+    ) -> None:
+        gains = {op(0): -1.0, op(1): 1.0}
+        seen = drive(
+            auto, space(2), lambda r: True, gains=lambda: gains, latency=before, measured=after
+        )
+        assert [r.float_ops for r in seen[1:]] == ([(op(0),)] if losers_go else [])
+
     def test_with_a_budget_losers_go_back(self) -> None:
         gains = {op(0): -1.0, op(1): 1.0, op(2): 1.0}
         seen = drive(auto, space(3), lambda r: True, gains=lambda: gains, budget=True)

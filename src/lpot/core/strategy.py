@@ -34,6 +34,7 @@ class StrategyContext:
     seed: int = 1978
     goal: Goal = field(default_factory=lambda: Goal(relative=0.01))
     baseline: float = 0.0
+    latency: float | None = None  # seconds a batch in FP32, where that was measured
     ranking: Callable[[], Harm] = dict  # harm by op, each alone in low precision
     options: Mapping[str, Any] = field(default_factory=dict)  # the rest of tuning.strategy
     rest: Callable[[Recipe], Harm] = _unknown  # harm that stays when one more op of it goes back

@@ -114,6 +114,7 @@ def _context(task: Task, baseline: Score) -> StrategyContext:
         task.context,
         goal=task.goal,
         baseline=baseline.accuracy,
+        latency=baseline.latency,
         objectives=task.objectives,
         budget=task.has_budget,
     )

@@ -13,6 +13,7 @@ from lpot.strategy.fewest import Found, fewest_float
 from lpot.strategy.order import weight
 
 LEAST_HARM = 1e-12  # so that a gain can be divided by it
+WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 
 
 def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -20,7 +21,8 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
 
     Without a budget of time it spends no more evaluations than `basic` may: what that leaves of its
     bound goes into returning ops whose harm is below what has missed the bar. With a budget it goes
-    on: ops one by one, then those that do not pay go back; for accuracy, other ranges are tried.
+    on: ops one by one, then those that do not pay go back; for accuracy, other ranges are tried. A
+    model that is no faster than FP32 has its ops that do not pay put back in any case.
     """
     found = yield from fewest_float(space, context)
     if found.best is None:
@@ -34,7 +36,14 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
         best = yield from _return_many(space, context, found)
     if context.budget:
         best = yield from _return_singly(space, context, replace(found, best=best))
+    if context.budget or _is_slow(context, best):
         yield from _leave_losers(space, context, best)
+
+
+def _is_slow(context: StrategyContext, best: Trial) -> bool:
+    """Did a quick look at the clock show no gain at all?"""
+    before, after = context.latency, None if best.score is None else best.score.latency
+    return before is not None and after is not None and WORTH_A_LOOK < before <= after
 
 
 def _returning(context: StrategyContext, found: Found) -> list[OpKey]:

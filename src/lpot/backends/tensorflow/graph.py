@@ -167,13 +167,10 @@ class Net:
 
     @cached_property
     def _imported(self) -> tf.Graph:
-        """For shapes alone: big constants are left out, so that it costs little."""
-        light = GraphDef()
-        light.CopyFrom(self.header)
-        light.node.extend(map(_lightened, self.nodes.values()))
+        """For shapes alone."""
         graph = tf.Graph()
         with graph.as_default():
-            tf.graph_util.import_graph_def(light, name="")
+            tf.graph_util.import_graph_def(lightened(self.header, self.nodes.values()), name="")
         return graph
 
     def shape(self, tensor: str) -> tuple[int | None, ...] | None:
@@ -208,6 +205,13 @@ class Net:
                 fresh.input[:] = [renamed.get(tensor_name(name), name) for name in node.input]
                 changes[node.name] = fresh
         return self.changed(changes)
+
+
+def lightened(header: GraphDef, nodes: Iterable[NodeDef]) -> GraphDef:
+    """The graph without its big constants, for names and shapes: it costs little to import."""
+    light = GraphDef(library=header.library, versions=header.versions)
+    light.node.extend(map(_lightened, nodes))
+    return light
 
 
 def _lightened(node: NodeDef) -> NodeDef:

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 from lpot.backends.tensorflow import freeze, freeze_keras
 from lpot.backends.tensorflow.boundary import settle
 from lpot.backends.tensorflow.freeze import VARIABLES, Frozen, is_ckpt_format, is_saved_model_format
-from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.graph import Net, lightened
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
@@ -154,7 +154,7 @@ def read_graph_def(path: Path) -> GraphDef:
 def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
     graph_def = frozen.graph_def
     _check_nodes(graph_def, what)
-    graph = import_graph(graph_def)
+    graph = import_graph(lightened(graph_def, graph_def.node))
     asked = ModelSpec(
         spec.name,
         frozen.resolved(spec.inputs, "inputs") or frozen.inputs,

@@ -1,0 +1,183 @@
+"""What each op saves in INT8 on this machine: timed alone, once for each kind and shape."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lpot.backends.tensorflow.build import build_net
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.match import Unit
+from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import data_inputs, make_node, tensor_name, with_inputs
+from lpot.backends.tensorflow.plan import Plan, Shapes, plan
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.profile import profile
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.steps import Step, low_readers
+from lpot.core.backend import Observations
+from lpot.core.numerics import TensorStats
+from lpot.core.profile import OpTime
+from lpot.core.progress import tracked
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.timetable import Timetable
+
+if TYPE_CHECKING:
+    from lpot.backends.tensorflow import TensorflowBackend
+
+RUNS = 12
+INPUT = "lpot/x"
+
+
+class Times(NamedTuple):
+    """Seconds of one op, and of bringing its input to 8 bits and its output back."""
+
+    fp32: float
+    int8: float
+    quantize: float
+    dequantize: float
+
+
+def gains(
+    backend: TensorflowBackend, model: TensorflowModel, recipe: Recipe, observations: Observations
+) -> dict[OpKey, float]:
+    """Seconds a batch that each op saves, less what converting costs where neighbours are float.
+
+    An op that loses leaves floats to its neighbours: these are judged again without it.
+    """
+    keys = {key.name: key for key in recipe.ops}
+    times = _times(backend, model, recipe, observations)
+    found: dict[OpKey, float] = {}
+    while True:
+        drawn = plan(model.prepared, recipe, observations.tensors, _shapes(observations))
+        left = {
+            keys[name]: _saved(times[name], *_converts(model.prepared, drawn, step))
+            for name, step in drawn.steps.items()
+            if name in times
+        }
+        found |= left
+        losers = [key for key, saved in left.items() if saved < 0.0]
+        if not losers:
+            return found
+        recipe = recipe.with_float(losers)
+
+
+def _times(
+    backend: TensorflowBackend, model: TensorflowModel, recipe: Recipe, observations: Observations
+) -> dict[str, Times]:
+    seen = _shapes(observations).seen
+    table = Timetable.of_this_machine(backend.versions())
+    found = {}
+    for key in tracked([key for key in recipe.low_ops if key.name in model.prepared.units]):
+        unit = model.prepared.units[key.name]
+        shape = tuple(seen.get(unit.x, ()))[: 2 if unit.is_matmul else 4]
+        if not shape or 0 in shape:
+            continue
+        lone = _Lone(backend, model.prepared.net, unit, shape, recipe.ops[key], observations)
+        found[key.name] = Times(
+            *(
+                table.seconds(f"tensorflow {part} {lone.name}", lambda p=part, o=lone: o.seconds(p))
+                for part in Times._fields
+            )
+        )
+    table.save()
+    return found
+
+
+def _saved(times: Times, given: float, taken: float) -> float:
+    return times.fp32 - times.int8 - given * times.quantize - taken * times.dequantize
+
+
+def _shapes(observations: Observations) -> Shapes:
+    return Shapes(observations.extra.get("shapes", {}))
+
+
+def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float]:
+    """The op's share in quantizing its input, and in giving floats to those that want them."""
+    readers = low_readers(prepared, drawn.steps)
+    x = step.unit.x
+    made_low = x in drawn.held or any(item.out == x for item in drawn.followers.values())
+    low = readers.get(step.out, set()) | set(drawn.followers)
+    users = {user.name for user in prepared.net.users.get(step.out, ())}
+    floats = bool(users - low) or step.out in prepared.net.keep
+    return 0.0 if made_low else 1.0 / max(1, len(readers.get(x, ()))), float(floats)
+
+
+@dataclass(frozen=True, eq=False)
+class _Lone:
+    """One unit of a graph by itself, with an input of its own."""
+
+    backend: TensorflowBackend
+    net: Net
+    unit: Unit
+    shape: tuple[int, ...]
+    config: OpConfig
+    observations: Observations
+
+    @cached_property
+    def name(self) -> str:
+        """What decides its time: kind, attributes and sizes."""
+        node = self.net.nodes[self.unit.node]
+        weight = self.net.constant(self.unit.weight)
+        assert weight is not None
+        attributes = sorted((key, str(value)) for key, value in node.attr.items() if key[0] != "_")
+        text = f"{self.shape} {weight.shape} {self.unit.activation} {attributes}"
+        return f"{node.op} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    def seconds(self, part: str) -> float:
+        if part == "fp32":
+            return sum(op.seconds for op in self._slow)
+        if part == "int8":
+            return sum(op.seconds for op in self._quick if op.role == "op")
+        back = part == "dequantize"
+        return sum(
+            op.seconds
+            for op in self._quick
+            if op.role == "convert" and ("Dequantize" in op.kind) == back
+        )
+
+    @cached_property
+    def _slow(self) -> tuple[OpTime, ...]:
+        return self._profile(self._alone)
+
+    @cached_property
+    def _quick(self) -> tuple[OpTime, ...]:
+        low = self._alone.prepared
+        tensors: Mapping[str, TensorStats] = {
+            INPUT: self.observations.tensors[self.unit.x],
+            **{k: v for k, v in self.observations.tensors.items() if k in self.net.nodes},
+        }
+        observations = Observations(self.observations.samples, dict(tensors), (), {})
+        made = build_net(low, Recipe({self.unit.key: self.config}), observations)
+        return self._profile(TensorflowModel(self.backend, made.net))
+
+    @cached_property
+    def _alone(self) -> TensorflowModel:
+        nodes: dict[str, NodeDef] = {}
+        waiting = [self.unit.out]
+        while waiting:
+            name = waiting.pop()
+            if name in nodes:
+                continue
+            node = self.net.nodes[name]
+            inputs = [INPUT if item == self.unit.x else item for item in data_inputs(node)]
+            nodes[name] = with_inputs(node, inputs)
+            waiting += [tensor_name(item) for item in inputs if item != INPUT]
+        sizes = tf.TensorShape(self.shape).as_proto()
+        nodes[INPUT] = make_node("Placeholder", INPUT, [], dtype=tf.float32)
+        nodes[INPUT].attr["shape"].shape.CopyFrom(sizes)
+        ends = (INPUT,), (self.unit.out,)
+        net = Net(nodes, *ends, frozenset((INPUT, self.unit.out)), self.net.header)
+        return TensorflowModel(self.backend, net)
+
+    def _profile(self, model: TensorflowModel) -> tuple[OpTime, ...]:
+        x = np.random.default_rng(0).standard_normal(self.shape).astype(np.float32)
+        try:
+            return profile(model, {INPUT: x}, RUNS)
+        finally:
+            model.close()
