@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ import onnx
 from neural_compressor import PostTrainingQuantConfig, quantization
 from neural_compressor.config import AccuracyCriterion, TuningCriterion
 from race import BATCH, RELATIVE, Race, model_path
+
+TRIALS = int(os.environ.get("LPOT_INC_TRIALS", "100"))  # its own default
 
 
 class Loader:
@@ -32,7 +35,7 @@ def main(name: str, output: str, strategy: str = "auto") -> dict[str, object]:
     config = PostTrainingQuantConfig(
         quant_level="auto" if strategy == "auto" else 1,
         tuning_criterion=TuningCriterion(
-            strategy="basic" if strategy == "auto" else strategy, timeout=0, max_trials=100
+            strategy="basic" if strategy == "auto" else strategy, timeout=0, max_trials=TRIALS
         ),
         accuracy_criterion=AccuracyCriterion(tolerable_loss=RELATIVE),
     )

@@ -5,7 +5,8 @@
     … --only lpot --only NNCF                               those whose label holds one of these
 
 The peers run in environments of their own, named by their interpreters; those that are not named
-are left out. CPU is given in FP32 evaluations. Ratios mean something only on a quiet machine.
+are left out. LPOT_INC_TRIALS caps the trials of INC, which spends 100 otherwise. CPU is given in
+FP32 evaluations. Ratios mean something only on a quiet machine.
 """
 
 from __future__ import annotations

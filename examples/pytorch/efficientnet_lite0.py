@@ -27,20 +27,17 @@ STAGES = (
 )
 
 
-class SameConv(nn.Conv2d):
-    """A convolution padded as TensorFlow does: with a stride of two one pixel less in front."""
-
-    def __init__(self, channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1):
-        total = kernel - stride  # the sizes on the way from 224 to 7 are even
-        before = total // 2
-        even = total == 2 * before
-        super().__init__(
-            channels, out, kernel, stride, before if even else 0, groups=groups, bias=False
-        )
-        self.pad = nn.Identity() if even else nn.ZeroPad2d((before, before + 1, before, before + 1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(self.pad(x))
+def same_conv(
+    channels: int, out: int, kernel: int, stride: int = 1, groups: int = 1
+) -> tuple[nn.Module, nn.Conv2d]:
+    """Padding and convolution as TensorFlow does it: with a stride of two one pixel less in front.
+    Both are stock modules: a subclass of Conv2d would be left in FP32."""
+    total = kernel - stride  # the sizes on the way from 224 to 7 are even
+    before = total // 2
+    even = total == 2 * before
+    around = before if even else 0
+    pad = nn.Identity() if even else nn.ZeroPad2d((before, before + 1, before, before + 1))
+    return pad, nn.Conv2d(channels, out, kernel, stride, around, groups=groups, bias=False)
 
 
 def norm(channels: int) -> nn.BatchNorm2d:
@@ -59,7 +56,7 @@ class Block(nn.Module):
             self._expand_conv = nn.Conv2d(channels, wide, 1, bias=False)
             self._bn0 = norm(wide)
             self.act0 = nn.ReLU6()
-        self._depthwise_conv = SameConv(wide, wide, kernel, stride, groups=wide)
+        self.pad, self._depthwise_conv = same_conv(wide, wide, kernel, stride, groups=wide)
         self._bn1 = norm(wide)
         self.act1 = nn.ReLU6()
         self._project_conv = nn.Conv2d(wide, out, 1, bias=False)
@@ -67,7 +64,7 @@ class Block(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         y = self.act0(self._bn0(self._expand_conv(x))) if self.expands else x
-        y = self.act1(self._bn1(self._depthwise_conv(y)))
+        y = self.act1(self._bn1(self._depthwise_conv(self.pad(y))))
         y = self._bn2(self._project_conv(y))
         return x + y if self.adds else y
 
@@ -85,7 +82,7 @@ class EfficientNetLite0(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._conv_stem = SameConv(3, 32, 3, 2)
+        self.pad, self._conv_stem = same_conv(3, 32, 3, 2)
         self._bn0 = norm(32)
         self.act0 = nn.ReLU6()
         self._blocks = nn.ModuleList(blocks(32))
@@ -96,7 +93,7 @@ class EfficientNetLite0(nn.Module):
         self._fc = nn.Linear(1280, 1000)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.act0(self._bn0(self._conv_stem(x)))
+        x = self.act0(self._bn0(self._conv_stem(self.pad(x))))
         for block in self._blocks:
             x = block(x)
         x = self.act1(self._bn1(self._conv_head(x)))

@@ -159,6 +159,15 @@ def test_sampling_size_zero_and_beside_iterations(complaint) -> None:
         ("tuning: {objective: accuracy, multi_objectives: {}}", "given beside objective: keep one"),
         ("tuning: {multi_objectives: {objective: accuracy, weight: 1 2}}", "given 2 values for 1"),
         (
+            "tuning: {multi_objectives: {objective: accuracy, weight: -1}}",
+            "weight: given -1, expected",
+        ),
+        (
+            "tuning: {multi_objectives: {objective: footprint, weight: 0}}",
+            "one at least that is not",
+        ),
+        ("tuning: {multi_objectives: {objective: footprint footprint}}", "given footprint twice"),
+        (
             "evaluation: {accuracy: {multi_metrics: {F1: , weight: 1 2}}}",
             "multi_metrics.weight: given 2 values for 1 metrics",
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,8 +36,6 @@ def test_train_tune_and_measure(
     flags = ["--tune", f"--input_model={models}", "--output_model=int8", "--lpot_yaml=conf.yaml"]
     main([*flags, *small, *stubs])
     assert (Path("int8") / "best_configure.yaml").is_file()
-    if stubs:
-        return
     capsys.readouterr()
     main(["--int8=true", "--mode=benchmark", "--iter=3", *small])
     told = capsys.readouterr().out
@@ -80,6 +79,40 @@ def test_what_is_missing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         module.main(["--tune", "--input_model=gone", "--dataset_location=MRPC"])
     with pytest.raises(SystemExit, match=r"neither bert_model.ckpt.index"):
         script("embeddings", FOLDER).read_embeddings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is not json"),
+        ("[]", "should hold one {…}, not a list"),
+        ('{"epohcs": 3}', "unknown key 'epohcs', did you mean 'epochs'?"),
+        ('{"epochs": "three"}', "epochs should be of type int, not 'three'"),
+        ('{"epochs": 0}', "epochs should be 1 or more, not 0"),
+        ('{"dropout": 1}', "dropout should be from 0 to below 1"),
+        ('{"max_len": 65, "embeddings": "bert"}', "bert has 64 positions"),
+        (None, "train.json can't be read"),
+    ],
+)
+def test_a_wrong_train_json_is_explained(
+    text: str | None, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_bert(tmp_path / "bert")
+    if text is not None:
+        (tmp_path / "train.json").write_text(text)
+    with pytest.raises(SystemExit, match=re.escape(message)):
+        classify().main(["--model_config", "train.json"])
+
+
+def test_other_weights_are_refused(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    load = script("models", FOLDER).load_weights
+    path = tmp_path / "model_final.pt"
+    for write in (lambda: path.write_bytes(b"no"), lambda: torch.save({"a": torch.ones(1)}, path)):
+        write()
+        with pytest.raises(SystemExit, match="is no BlendCNN"):
+            load(path)
 
 
 @pytest.mark.slow

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -162,11 +164,83 @@ def test_what_can_not_work_is_said_in_a_sentence(
     head = write_bert(tmp_path / "three", "BertForSequenceClassification", labels=3)
     with pytest.raises(SystemExit, match=r"3 outputs.*needs 2"):
         main(words(head, "MRPC", data, out, "--do_eval"))
-    for wrong in (("MRPCC", "--do_eval"), ("MRPC",)):
-        with pytest.raises(SystemExit):
-            main(words(bert, wrong[0], data, out, *wrong[1:]))
-    told = capsys.readouterr().err
-    assert "the tasks are cola" in told and "nothing to do" in told
+    file = tmp_path / "file"
+    file.write_text("")
+    wrong = {
+        "did you mean mrpc?; the tasks are cola": words(bert, "MRPCC", data, out, "--do_eval"),
+        "nothing to do": words(bert, "MRPC", data, out),
+        "--modle_type is not known, did you mean --model_type?": ["--modle_type=x", "--do_eval"],
+        "file is a file, expected a folder": words(bert, "MRPC", data, file / "x", "--do_eval"),
+        "--save_steps should be 0 or more": words(
+            bert, "MRPC", data, out, "--do_train", "--save_steps=-1"
+        ),
+    }
+    for message, flags in wrong.items():
+        with pytest.raises(SystemExit) as ended:
+            main([*flags, "--model_name_or_path=x", "--output_dir=x"] if len(flags) < 3 else flags)
+        told = capsys.readouterr().err
+        assert ended.value.code == 2 and message in told
+        assert len(told.splitlines()) == 1, "one line, not all the flags"
+
+
+def test_what_is_no_checkpoint_is_told_apart(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    main = script("run_glue_tune").main
+    data, out = write_glue(tmp_path / "glue", "MRPC"), tmp_path / "out"
+    monkeypatch.setattr(script("task_model"), "_hub_answers", lambda: False)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "int8").mkdir()
+    (tmp_path / "int8" / "lpot.json").write_text("{}")
+    for name, message in {
+        "data/dev.tsv": "is a file: give the checkpoint's folder",
+        "empty": "has no config.json",
+        "int8": "is an INT8 model already",
+        "bert-base-unheard": "no network to ask the hub",
+    }.items():
+        place = Path(name.replace("data", "glue/MRPC"))
+        with pytest.raises(SystemExit, match=message):
+            main(words(place, "MRPC", data, out, "--tune"))
+    with pytest.raises(SystemExit, match="is given by a launcher"):
+        main(words(bert, "MRPC", data, out, "--do_train", "--local_rank=0"))
+
+
+@pytest.mark.parametrize("spelt", ["STS-B", "stsb", "sts_b", "Sts-b"])
+def test_a_task_may_be_spelt_as_one_likes(spelt: str, bert: Path, tmp_path: Path) -> None:
+    flags = words(bert, spelt, tmp_path, tmp_path / "out", "--do_eval")
+    assert script("run_glue_tune").read_arguments(flags).task_name == "sts-b"
+
+
+def test_scores_of_other_data_are_not_recalled(tmp_path: Path) -> None:
+    """Model and calibration data are the same; only what eval_func looks at differs."""
+    bert = write_bert(tmp_path / "model", "BertForSequenceClassification")
+    (tmp_path / "conf.yaml").write_text(
+        "model: {name: bert, framework: pytorch}\n"
+        "tuning: {accuracy_criterion: {absolute: 1}, exit_policy: {max_trials: 1}}\n"
+    )
+    run = script("run_glue_tune")
+    data = write_glue(tmp_path / "glue", "RTE")
+    found = []
+    for _ in range(2):
+        run.main(words(bert, "RTE", data, bert, "--tune"))
+        found.append(results(bert / "int8")["fp32"])
+        dev = data / "dev.tsv"
+        dev.write_text(re.sub(r"\t(not_)?entailment\n", "\tentailment\n", dev.read_text()))
+    assert found[0] == "0.5" and found[1] in ("0.0", "1.0")
+    assert len(list((tmp_path / "lpot_workspace" / "pytorch").glob("bert_rte_*"))) == 2
+
+
+def test_a_training_stopped_at_the_last_file_goes_on(bert: Path, tmp_path: Path) -> None:
+    run, training = script("run_glue_tune"), script("task_training")
+    data, out = write_glue(tmp_path / "glue", "RTE"), tmp_path / "out"
+    flags = words(bert, "RTE", data, out, *TRAIN, "--save_steps", "1")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(run, "clear_saved", lambda folder: None)
+        run.main(flags)
+    (out / "training_args.json").unlink()
+    assert training.saved(out), "the last step to resume from is still there"
+    run.main(flags)
+    assert (out / "training_args.json").is_file() and not training.saved(out)
 
 
 def test_features_are_made_anew_when_the_data_change(bert: Path, tmp_path: Path) -> None:
@@ -189,8 +263,15 @@ def test_features_are_made_anew_when_the_data_change(bert: Path, tmp_path: Path)
 @pytest.mark.parametrize("launcher", ["torch.distributed.run", "torch.distributed.launch"])
 def test_two_processes_train_one_model(launcher: str, bert: Path, tmp_path: Path) -> None:
     data, out = write_glue(tmp_path / "glue", "MRPC"), tmp_path / "out"
-    command = [sys.executable, "-m", launcher, "--nproc_per_node=2", "--master_port=0"]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", launcher, "--nproc_per_node=2", f"--master_port={port}"]
     command += [str(SCRIPTS / "run_glue_tune.py"), *words(bert, "MRPC", data, out, *TRAIN)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run(command, check=True, timeout=300, env=env, cwd=tmp_path)
+    with subprocess.Popen(command, env=env, cwd=tmp_path) as launched:
+        try:
+            assert launched.wait(timeout=300) == 0
+        finally:
+            launched.terminate()  # told so, a launcher ends its processes; killed, it leaves them
     assert results(out)["global_step"] == "2", "12 rows, 2 processes with 4 each"

@@ -92,3 +92,14 @@ def test_missing_files_and_wrong_tasks_are_named(
     with pytest.raises(SystemExit):
         main(words(model, tmp_path / "out", "--do_eval", "--task_name", "MRPC"))
     assert "SQuAD only" in capsys.readouterr().err
+
+
+def test_training_needs_answers(tmp_path: Path) -> None:
+    data = write_squad(tmp_path / "squad")
+    raw = json.loads((data / "train-v1.1.json").read_text())
+    for question in raw["data"][0]["paragraphs"][0]["qas"]:
+        del question["answers"]
+    (data / "train-v1.1.json").write_text(json.dumps(raw))
+    flags = words(write_bert(tmp_path / "model"), tmp_path / "out", f"--data_dir={data}")
+    with pytest.raises(SystemExit, match="no question has an answer to learn from"):
+        script("run_squad_tune").main([*flags, "--do_train", "--max_steps=1"])

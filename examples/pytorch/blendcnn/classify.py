@@ -12,9 +12,10 @@ from typing import Any
 
 import torch
 from embeddings import fill, read_embeddings
-from models import BlendCNN, Shape, load_weights
+from models import BlendCNN, Shape, load_weights, new_like
 from torch import nn
 from torch.nn.functional import cross_entropy
+from train_config import TrainConfig
 
 from lpot import LpotError
 from lpot.data import DataLoader, get_dataset
@@ -63,25 +64,22 @@ def accuracy(model: nn.Module, loader: Any) -> float:
     return right / seen
 
 
-def train(config: dict[str, Any]) -> Path:
+def train(config: TrainConfig) -> Path:
     """From the embeddings to model_final.pt; says after each epoch how far it is."""
-    torch.manual_seed(config["seed"])
-    source = place(config["embeddings"])
-    tensors = read_embeddings(source)
-    sizes = [len(tensors[f"{name}.weight"]) for name in ("word", "position", "token_type")]
-    width = tensors["word.weight"].shape[1]
-    shape = Shape(*sizes, width, config["channels"], config["layers"], config["kernel"])
-    net = BlendCNN(shape, config["dropout"])
-    fill(net.embed, tensors)
-    data, size, length = place(config["data_dir"]), config["batch_size"], config["max_len"]
-    loader = read_data(data, source, size, length, evaluate=False)
-    dev = Bert_DataLoader(read_data(data, source, size, length), size)
+    torch.manual_seed(config.seed)
+    source = place(config.embeddings)
+    net = new_net(config, source)
+    data, size = place(config.data_dir), config.batch_size
+    loader = read_data(data, source, size, config.max_len, evaluate=False)
+    dev = Bert_DataLoader(read_data(data, source, size, config.max_len), size)
     learnt = [one for one in net.parameters() if one.requires_grad]
-    optimizer = torch.optim.AdamW(learnt, lr=config["learning_rate"])
+    optimizer = torch.optim.AdamW(learnt, lr=config.learning_rate)
     best, start = -1.0, time.monotonic()
-    target = Path(config["model_file"])
+    target = Path(config.model_file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    for epoch in range(config["epochs"]):
+    if (source / "vocab.txt").is_file():
+        shutil.copyfile(source / "vocab.txt", target.parent / "vocab.txt")
+    for epoch in range(config.epochs):
         loader.set_epoch(epoch)
         net.train()
         for inputs, labels in Bert_DataLoader(loader, size):
@@ -90,16 +88,28 @@ def train(config: dict[str, Any]) -> Path:
             loss.backward()
             optimizer.step()
         found = accuracy(net.eval(), dev)
-        left = (time.monotonic() - start) / (epoch + 1) * (config["epochs"] - epoch - 1)
-        print(f"epoch {epoch + 1} of {config['epochs']}: dev {found:.4f}, {left:.0f} s left")
+        left = (time.monotonic() - start) / (epoch + 1) * (config.epochs - epoch - 1)
+        print(f"epoch {epoch + 1} of {config.epochs}: dev {found:.4f}, {left:.0f} s left")
         if found > best:  # the best so far is on disk, whatever happens next
             best = found
             draft = target.with_suffix(".part")
             torch.save(net.state_dict(), draft)
             draft.replace(target)
-    shutil.copyfile(source / "vocab.txt", target.parent / "vocab.txt")
     print(f"{target}: accuracy {best:.4f}")
     return target
+
+
+def new_net(config: TrainConfig, source: Path) -> BlendCNN:
+    """The net with BERT's embeddings in it, the rest still to be learnt."""
+    tensors = read_embeddings(source)
+    sizes = [len(tensors[f"{name}.weight"]) for name in ("word", "position", "token_type")]
+    if config.max_len > sizes[1]:
+        raise SystemExit(f"error: max_len {config.max_len}: {source} has {sizes[1]} positions")
+    width = tensors["word.weight"].shape[1]
+    shape = Shape(*sizes, width, config.channels, config.layers, config.kernel)
+    net = BlendCNN(shape, config.dropout)
+    fill(net.embed, tensors)
+    return net
 
 
 def find_weights(given: Path) -> Path:
@@ -129,8 +139,8 @@ def tune(args: argparse.Namespace) -> None:
     quantizer.eval_func = eval_func
     q_model = quantizer()
     q_model.save(args.output_model)
-    shape = model.shape.to_json()
-    (args.output_model / SHAPE).write_text(shape, encoding="utf-8")
+    shape = model.shape.to_json() | {"stubs": args.manual_stubs}
+    (args.output_model / SHAPE).write_text(json.dumps(shape, indent=1) + "\n", encoding="utf-8")
     shutil.copyfile(vocabulary, args.output_model / "vocab.txt")
     LAST.write_text(json.dumps({"int8": str(args.output_model.resolve())}) + "\n", "utf-8")
     result = quantizer.result
@@ -161,8 +171,10 @@ def open_model(args: argparse.Namespace) -> tuple[nn.Module, Shape, Path]:
         raise SystemExit(f"error: {folder} is no INT8 model of run_tuning.sh (no {SHAPE} in it)")
     from lpot.utils.pytorch import load
 
-    shape = Shape.read(folder / SHAPE)
-    return load(str(folder), BlendCNN(shape).eval()), shape, folder / "vocab.txt"
+    facts = json.loads((folder / SHAPE).read_text("utf-8"))
+    stubs = facts.pop("stubs")
+    shape = Shape(**facts)
+    return load(str(folder), new_like(shape, stubs)), shape, folder / "vocab.txt"
 
 
 def measure(args: argparse.Namespace) -> None:
@@ -219,6 +231,9 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     args = parser.parse_args(words)
     if not (args.model_config or args.tune or args.mode):
         parser.error("nothing to do: give --model_config, --tune or --mode")
+    for name in ("batch_size", "max_len", "iter"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} should be 1 or more, not {getattr(args, name)}")
     if args.tune and args.input_model is None:
         parser.error("--tune needs --input_model, the folder of model_final.pt")
     return args
@@ -227,10 +242,11 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> None:
     args = read_arguments(words)
     if args.model_config:
-        config = json.loads(place(str(args.model_config)).read_text("utf-8"))
         given = {"embeddings": args.embeddings, "model_file": args.model_file}
-        given |= {"epochs": args.epochs, "data_dir": args.dataset_location}
-        train(config | {name: value for name, value in given.items() if value is not None})
+        given |= {"epochs": args.epochs}
+        if args.dataset_location is not None:
+            given["data_dir"] = str(args.dataset_location)
+        train(TrainConfig.read(place(str(args.model_config)), given))
         return
     args.dataset_location = args.dataset_location or place("MRPC")
     (tune if args.tune else measure)(args)

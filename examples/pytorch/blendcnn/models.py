@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import json
+import pickle
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -44,12 +44,8 @@ class Shape:
             len(state["classifier.weight"]),
         )
 
-    def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    @classmethod
-    def read(cls, path: Path) -> Shape:
-        return cls(**json.loads(path.read_text("utf-8")))
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
 
 
 class Embeddings(nn.Module):
@@ -125,12 +121,24 @@ class StubbedBlendCNN(BlendCNN):
         fuse_modules(self, ["blend", "relu"], inplace=True)
 
 
+def new_like(shape: Shape, stubs: bool = False) -> BlendCNN:
+    """An untrained net, with stubs and fused ops where asked for, ready to be filled and run."""
+    net = (StubbedBlendCNN if stubs else BlendCNN)(shape).eval()
+    if isinstance(net, StubbedBlendCNN):
+        net.fuse_model()
+    return net
+
+
 def load_weights(path: Path, stubs: bool = False) -> BlendCNN:
     """The net of a model_final.pt, ready to run."""
-    state = torch.load(path, map_location="cpu", weights_only=True)
-    kind = StubbedBlendCNN if stubs else BlendCNN
-    net = kind(Shape.of(state))
-    net.load_state_dict(state)
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        net = (StubbedBlendCNN if stubs else BlendCNN)(Shape.of(state))
+        net.load_state_dict(state)
+    except (pickle.UnpicklingError, EOFError, KeyError, TypeError, ValueError, RuntimeError) as bad:
+        raise SystemExit(
+            f"error: {path} is no BlendCNN that classify.py --model_config wrote"
+        ) from bad
     net.eval()
     if isinstance(net, StubbedBlendCNN):
         net.fuse_model()

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 TOKENIZER = ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -48,7 +49,10 @@ def main(words: Sequence[str] | None = None) -> None:
         for name in ("config.json", "model.safetensors"):
             if not (folder / name).is_file():
                 parser.error(f"{folder} has no {name}")
-    assemble(args.model, args.embeddings, args.output_dir)
+    try:
+        assemble(args.model, args.embeddings, args.output_dir)
+    except (SafetensorError, ValueError, KeyError) as error:
+        parser.error(f"{args.model} or {args.embeddings} is no checkpoint of transformers: {error}")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ What a training run would leave, for models of which only the frozen file is at 
 
 from __future__ import annotations
 
+import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,4 +52,8 @@ def convert(frozen: Path, folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(convert(Path(sys.argv[1]), Path(sys.argv[2])))
+    parser = argparse.ArgumentParser(description="A frozen graph as a checkpoint directory")
+    parser.add_argument("frozen", type=Path, help="frozen_inference_graph.pb")
+    parser.add_argument("folder", type=Path, help="where the checkpoint is to lie")
+    given = parser.parse_args()
+    print(convert(given.frozen, given.folder))

@@ -207,6 +207,19 @@ class MultiObjectives(Section):
                 raise wrong(f"given {len(values)} values for {count} objectives", key=key)
         return self
 
+    @model_validator(mode="after")
+    def _weighable(self) -> MultiObjectives:
+        twice = [word for word in self.objective if self.objective.count(word) > 1]
+        if twice:
+            raise wrong(f"given {twice[0]} twice: name it once and weigh it more", key="objective")
+        if self.weight and (min(self.weight) < 0 or not any(self.weight)):
+            raise wrong(
+                f"given {', '.join(f'{value:g}' for value in self.weight)}, expected numbers of 0 "
+                "or more, and one at least that is not 0",
+                key="weight",
+            )
+        return self
+
 
 class ExitPolicy(Section):
     """When to stop."""

@@ -25,14 +25,13 @@ from lpot.jobs.evaluation import plain
 from lpot.jobs.held_out import with_held_out
 from lpot.jobs.interval import with_interval
 from lpot.jobs.report import write_report
+from lpot.jobs.shortfall import shortfall
 from lpot.jobs.speed import with_speed
 
 if TYPE_CHECKING:
     from lpot.jobs.quantize import Job
 
 logger = logging.getLogger(__name__)
-
-WORST = 5  # ops named as those to blame
 
 
 def finish(
@@ -172,24 +171,7 @@ def _warn_about_scores(job: Job, result: Result) -> None:
             "is eval_func using the model it is given?"
         )
     if result.met is False:
-        job.add_note(_advice(job, result))
-
-
-def _advice(job: Job, result: Result) -> str:
-    assert result.best is not None and result.baseline is not None
-    best = result.best
-    bar = job.goal.bar(result.baseline.accuracy)
-    text = f"the bar of {bar:.6g} was not reached; the best is {best.accuracy:.6g}"
-    forbidden = [key.name for key in job.space.choices if job.space.float_config(key) is None]
-    if forbidden:
-        text += (
-            f". {len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
-        )
-    worst = sorted((key for key in job.harm if job.harm[key] > 0), key=lambda key: -job.harm[key])
-    if worst:
-        names = ", ".join(key.name for key in worst[:WORST])
-        text += f". The ops that change the outputs most in low precision: {names}"
-    return f"{text}. Try more calibration data, a larger max_trials or timeout, or a wider bar"
+        job.add_note(shortfall(job, result))
 
 
 def _write(job: Job, result: Result) -> Result:

@@ -131,10 +131,10 @@ def _criterion(goal: Goal | float | str | None) -> dict[str, Any]:
     if isinstance(goal, Goal):
         kind = "relative" if goal.relative is not None else "absolute"
         value = goal.relative if goal.relative is not None else goal.absolute
-        return {place: {kind: value, "higher_is_better": goal.higher_is_better}}
+        return {f"{place}.{kind}": value, f"{place}.higher_is_better": goal.higher_is_better}
     if isinstance(goal, bool) or not isinstance(goal, int | float | str):
         raise ConfigError(
             f"given a {type(goal).__name__}, expected a share such as 0.01 or '1%', or lpot.Goal",
             "goal",
         )
-    return {place: {"relative": goal}}
+    return {f"{place}.relative": goal}

@@ -12,6 +12,7 @@ from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import Trial
+from lpot.strategy.order import is_fp32
 
 SAMPLES = "samples"  # the parameter that chooses among numbers of calibration samples
 WORST = -100.0  # a score that can't get worse: far from the bar all trials are equally bad
@@ -43,7 +44,7 @@ def search(space: TuningSpace, context: StrategyContext, optuna: Any, sampler: A
     study.enqueue_trial(dict.fromkeys(dimensions, 0))
     while True:
         asked = study.ask(dimensions)
-        if _recipe(space, asked.params).digest in known:
+        if not _is_new(space, asked.params, known):
             study.tell(asked, state=optuna.trial.TrialState.FAIL)  # no evaluation, so no value
             params = _unknown(space, dimensions, draw, known)
             if params is None:
@@ -64,9 +65,14 @@ def _unknown(
     """A draw that gives a new recipe; None when many did not."""
     for _ in range(REPEATS):
         params = {name: draw.choice(choices.choices) for name, choices in dimensions.items()}
-        if _recipe(space, params).digest not in known:
+        if _is_new(space, params, known):
             return params
     return None
+
+
+def _is_new(space: TuningSpace, params: Mapping[str, int], known: set[str]) -> bool:
+    recipe = _recipe(space, params)
+    return recipe.digest not in known and not is_fp32(space, recipe)
 
 
 def value(trial: Trial, context: StrategyContext) -> float:

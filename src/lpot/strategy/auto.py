@@ -10,7 +10,7 @@ from lpot.core.strategy import Proposals, Steps, StrategyContext
 from lpot.core.trial import Trial
 from lpot.strategy.bracket import steps_for
 from lpot.strategy.fewest import Found, fewest_float
-from lpot.strategy.order import weight
+from lpot.strategy.order import is_fp32, weight
 
 LEAST_HARM = 1e-12  # so that a gain can be divided by it
 WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
@@ -97,7 +97,9 @@ def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> 
     gains = context.gains()
     losers = [key for key in best.recipe.low_ops if gains.get(key, 0.0) < 0.0]
     recipe = space.with_float(best.recipe, losers)
-    if "performance" in context.objectives.words and recipe != best.recipe:
+    if is_fp32(space, recipe) or recipe == best.recipe:
+        return
+    if "performance" in context.objectives.words:
         yield [recipe]
 
 

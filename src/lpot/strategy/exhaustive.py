@@ -7,6 +7,7 @@ from itertools import combinations, product
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
+from lpot.strategy.order import is_fp32
 
 
 def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -19,4 +20,6 @@ def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
             for configs in product(*(others[key] for key in keys)):
                 ops = {**base.ops, **dict(zip(keys, configs, strict=True))}
                 for samples in space.samples:
-                    yield [Recipe(ops, samples, base.repairs)]
+                    recipe = Recipe(ops, samples, base.repairs)
+                    if not is_fp32(space, recipe):
+                        yield [recipe]

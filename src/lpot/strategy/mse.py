@@ -7,7 +7,7 @@ from collections.abc import Callable
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Harm, Proposals, StrategyContext
 from lpot.strategy.fewest import default_first
-from lpot.strategy.order import fallback_order
+from lpot.strategy.order import fallback_order, is_fp32
 
 
 def mse(space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -27,4 +27,5 @@ def cumulative(
         return
     order = fallback_order(space, ranking())
     counts = range(1, len(order) + 1)
-    yield [space.with_float(first.recipe, order[:count]) for count in counts]
+    recipes = [space.with_float(first.recipe, order[:count]) for count in counts]
+    yield [recipe for recipe in recipes if not is_fp32(space, recipe)]

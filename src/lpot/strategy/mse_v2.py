@@ -7,7 +7,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Steps, StrategyContext
 from lpot.core.trial import Trial
 from lpot.strategy.fewest import default_first
-from lpot.strategy.order import fallback_order, weight
+from lpot.strategy.order import fallback_order, is_fp32, weight
 
 
 def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -23,7 +23,10 @@ def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
         key = _worst(trial.recipe, left, context)
         left.remove(key)
         back.append(key)
-        (trial,) = yield [space.with_float(start, back)]
+        recipe = space.with_float(start, back)
+        if is_fp32(space, recipe):
+            return
+        (trial,) = yield [recipe]
     if trial.met:
         yield from _return(start, trial, back[:-1])
 

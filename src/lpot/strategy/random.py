@@ -7,6 +7,7 @@ import random as rng
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
+from lpot.strategy.order import is_fp32
 
 
 def random(space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -20,7 +21,7 @@ def random(space: TuningSpace, context: StrategyContext) -> Proposals:
     while misses < 1000:
         changes = {key: draw.choice(options) for key, options in leaders.items()}
         recipe = Recipe({**start.ops, **changes}, draw.choice(space.samples), start.repairs)
-        if recipe.digest in seen:
+        if recipe.digest in seen or is_fp32(space, recipe):
             misses += 1
             continue
         misses = 0

@@ -14,7 +14,8 @@ from backends.tensorflow.nets import Maker, graph_of, image, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.plan import Plan, Shapes, plan
+from lpot.backends.tensorflow.plan import Plan
+from lpot.backends.tensorflow.repair import ground_of
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.backend import ModelSpec, Observations
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
@@ -39,11 +40,9 @@ class Trial:
         self.recipe = Recipe({key: change(config) for key, config in start.ops.items()})
         self.observations: Observations = BACKEND.observe(self.model, batches, (0,))[0]
         self.built: TensorflowModel = BACKEND.build(self.model, self.recipe, self.observations)
-        extra = self.observations.extra
-        self.prepared = self.model.prepared.equalized(extra["scales"])
-        self.plan: Plan = plan(
-            self.prepared, self.recipe, self.observations.tensors, Shapes(extra["shapes"])
-        )
+        ground = ground_of(self.model.prepared, self.recipe, self.observations)
+        self.prepared = ground.prepared
+        self.plan: Plan = ground.plan()
 
     def ops(self, kind: str) -> list[Any]:
         return [node for node in self.built.net.nodes.values() if node.op == kind]

@@ -12,7 +12,7 @@ import run_glue_tune
 import run_squad_tune
 import torch
 import transformers
-from task_arguments import by_name, fail
+from task_arguments import Parser, by_name, fail
 from task_model import INT8, load_tokenizer, with_stubs
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -159,7 +159,7 @@ def compare(args: argparse.Namespace, task: Task) -> None:
 
 
 def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser = Parser(description=__doc__, allow_abbrev=False)
     add = parser.add_argument
     add("--topology", "--task_name", default="bert_base_MRPC", help="ends with the task's name")
     add("--mode", choices=("benchmark", "performance", "accuracy", "compare"), default="benchmark")
@@ -173,7 +173,7 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     add("--seconds", type=float, default=3.0, help="timed seconds of each model")
     add("--max_seq_length", type=int, help="128, for SQuAD 384")
     add("--max_eval_samples", type=int)
-    args = parser.parse_args(words)
+    args = parser.parse_all(words)
     given = Path(args.input_model)
     if given.name == INT8 and not (given.parent / "config.json").is_file():
         parser.error(f"--input_model {given}: the FP32 checkpoint around it is missing")

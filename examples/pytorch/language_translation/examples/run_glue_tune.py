@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 from task_arguments import (
+    Parser,
     by_name,
     fail,
     find_config,
@@ -28,7 +30,7 @@ from task_model import (
     with_stubs,
 )
 from task_training import clear_saved, is_finished, train
-from task_tuning import keep_tuned
+from task_tuning import keep_apart, keep_tuned
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
 from torch.utils.data import DataLoader, TensorDataset
@@ -149,6 +151,7 @@ def tune(args: argparse.Namespace, model: nn.Module, tokenizer: Any, eval_task: 
     from lpot import Quantization
 
     quantizer = Quantization(find_config(args))
+    keep_apart(args, quantizer, b"".join(one.numpy().tobytes() for one in eval_dataset.tensors))
     dataset = quantizer.dataset(
         "bert", dataset=eval_dataset, task=eval_task, model_type=args.model_type
     )
@@ -164,11 +167,19 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
     args = settle(parser, words)
     if not args.task_name or not args.data_dir:
         parser.error("--task_name and --data_dir are needed")
-    args.task_name = args.task_name.lower()
-    if args.task_name not in LABELS:
-        names = ", ".join(LABELS)
-        parser.error(f"--task_name {args.task_name} is not known; the tasks are {names}")
+    args.task_name = find_task(parser, args.task_name)
     return args
+
+
+def find_task(parser: Parser, given: str) -> str:
+    """The task's name however it is spelt: STS-B, stsb, sts_b."""
+    spelt = {task.replace("-", ""): task for task in LABELS}
+    bare = given.lower().replace("-", "").replace("_", "")
+    if bare in spelt:
+        return spelt[bare]
+    near = difflib.get_close_matches(bare, spelt, 1)
+    hint = f", did you mean {spelt[near[0]]}?" if near else ""
+    parser.error(f"--task_name {given} is not known{hint}; the tasks are {', '.join(LABELS)}")
 
 
 def main(words: Sequence[str] | None = None) -> None:

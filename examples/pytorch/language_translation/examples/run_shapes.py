@@ -20,6 +20,7 @@ import lpot
 
 # layers, width, heads
 SHAPES = {"tiny": (2, 32, 2), "base": (12, 768, 12), "large": (24, 1024, 16)}
+LONGEST = 512
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ def make_model(shape: str) -> nn.Module:
         hidden_size=width,
         num_attention_heads=heads,
         intermediate_size=4 * width,
+        max_position_embeddings=LONGEST,
     )
     return transformers.BertForSequenceClassification(config).eval()
 
@@ -86,6 +88,11 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--batches", type=int, default=2, help="of random tokens")
     parser.add_argument("--workspace", default="lpot_workspace/shapes")
     args = parser.parse_args(words)
+    for name in ("batch_size", "max_seq_length", "batches"):
+        if getattr(args, name) < 1:
+            parser.error(f"--{name} should be 1 or more, not {getattr(args, name)}")
+    if args.max_seq_length > LONGEST:
+        parser.error(f"--max_seq_length {args.max_seq_length}: BERT has {LONGEST} positions")
     found = measure(args.shape, args.batch_size, args.max_seq_length, args.batches, args.workspace)
     print(f"{args.shape}, batch {args.batch_size}, {args.max_seq_length} tokens")
     print("times faster: " + ("not measured" if found.speed is None else f"{found.speed:.2f}"))

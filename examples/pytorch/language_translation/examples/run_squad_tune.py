@@ -31,7 +31,7 @@ from task_model import (
     with_stubs,
 )
 from task_training import clear_saved, is_finished, train
-from task_tuning import keep_tuned
+from task_tuning import keep_apart, keep_tuned
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader, TensorDataset
@@ -105,6 +105,8 @@ def _columns(features: Sequence[Any]) -> list[torch.Tensor]:
 def _train_tensors(args: argparse.Namespace, tokenizer: Any) -> list[torch.Tensor]:
     windows = read_windows(args, tokenizer, evaluate=False)
     places = answer_positions(windows.articles, windows.features, tokenizer.tokenize)
+    if not any(last for _, last in places):
+        raise fail(f"{data_file(args, evaluate=False)}: no question has an answer to learn from")
     return [*_columns(windows.features), torch.tensor(places)]
 
 
@@ -176,6 +178,7 @@ def tune(args: argparse.Namespace, model: nn.Module, tokenizer: Any, eval_task: 
     from lpot import Quantization
 
     quantizer = Quantization(find_config(args))
+    keep_apart(args, quantizer, data_file(args, evaluate=True).read_bytes())
     dataset = quantizer.dataset(
         "bert", dataset=eval_dataset, task=eval_task, model_type=args.model_type
     )
@@ -210,6 +213,9 @@ def read_arguments(words: Sequence[str] | None) -> argparse.Namespace:
         parser.error(f"--task_name {args.task_name}: this script knows SQuAD only")
     if args.model_type not in WORD_PIECE:
         parser.error(f"--model_type {args.model_type}: SQuAD takes {', '.join(WORD_PIECE)}")
+    room = args.max_seq_length - args.max_query_length - 3  # [CLS], [SEP], [SEP]
+    if 0 < room < args.doc_stride:
+        logger.warning("--doc_stride %d: windows of %d tokens skip text", args.doc_stride, room)
     return args
 
 

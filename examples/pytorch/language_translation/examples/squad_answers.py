@@ -14,7 +14,7 @@ def answer_positions(
 ) -> list[tuple[int, int]]:
     """First and last token of the answer in each window; (0, 0) where it is not shown."""
     wanted = [
-        _words(paragraph["context"], question["answers"])
+        _words(paragraph["context"], question.get("answers", ()))
         for article in articles
         for paragraph in article["paragraphs"]
         for question in paragraph["qas"]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import logging
 import os
 import random
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import numpy as np
 import torch
@@ -20,12 +21,35 @@ logger = logging.getLogger(__name__)
 
 # Models that read token types; the others take token numbers and mask alone.
 WITH_TYPES = ("bert", "xlnet", "mobilebert", "albert", "electra")
+# flag → the least it may be
+LEAST = {
+    "per_gpu_train_batch_size": 1, "per_gpu_eval_batch_size": 1, "max_seq_length": 4,
+    "gradient_accumulation_steps": 1, "save_steps": 0, "warmup_steps": 0, "weight_decay": 0,
+    "calibration_samples": 1, "max_eval_samples": 1, "doc_stride": 1, "max_query_length": 1,
+    "max_answer_length": 1, "n_best_size": 1, "num_train_epochs": 0,
+}  # fmt: skip
 SILENT = 5.0  # seconds between two lines of progress
 
 
-def new_parser(description: str) -> argparse.ArgumentParser:
+class Parser(argparse.ArgumentParser):
+    """A mistake is told in one line, with the flag that was meant, instead of all the flags."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"error: {message} (--help lists all flags)\n")
+
+    def parse_all(self, words: Sequence[str] | None) -> argparse.Namespace:
+        args, left = self.parse_known_args(words)
+        unknown = [word.partition("=")[0] for word in left if word.startswith("-")] or left
+        if unknown:
+            near = difflib.get_close_matches(unknown[0], self._option_string_actions, 1)
+            hint = f", did you mean {near[0]}?" if near else ""
+            self.error(f"{unknown[0]} is not known{hint}")
+        return args
+
+
+def new_parser(description: str | None) -> Parser:
     """All flags that GLUE and SQuAD share."""
-    parser = argparse.ArgumentParser(description=description, allow_abbrev=False)
+    parser = Parser(description=description, allow_abbrev=False)
     add = parser.add_argument
     add("--model_type", default="bert", help="bert, distilbert, roberta, …")
     add("--model_name_or_path", required=True, help="a checkpoint folder, or a name on the hub")
@@ -51,7 +75,12 @@ def new_parser(description: str) -> argparse.ArgumentParser:
     add("--num_train_epochs", type=float, default=3.0)
     add("--max_steps", type=int, default=-1, help="stop after so many steps instead of epochs")
     add("--warmup_steps", type=int, default=0, help="the learning rate rises over so many steps")
-    add("--save_steps", type=int, default=200, help="steps between checkpoints to resume from")
+    add(
+        "--save_steps",
+        type=int,
+        default=200,
+        help="steps between checkpoints to resume from; 0: none",
+    )
     add("--calibration_samples", type=int, default=100, help="samples the ranges are taken from")
     add("--max_eval_samples", type=int, help="evaluate on the first so many samples only")
     add("--no_cuda", action="store_true", help="stay on the CPU")
@@ -62,14 +91,10 @@ def new_parser(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def settle(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> argparse.Namespace:
+def settle(parser: Parser, words: Sequence[str] | None) -> argparse.Namespace:
     """Parsed, checked, with device, process group and seeds set up."""
-    args = parser.parse_args(words)
-    if not (args.do_train or args.do_eval or args.tune):
-        parser.error("nothing to do: give --do_train, --do_eval or --tune")
-    for name in ("per_gpu_train_batch_size", "per_gpu_eval_batch_size", "max_seq_length"):
-        if getattr(args, name) < 1:
-            parser.error(f"--{name} should be 1 or more, not {getattr(args, name)}")
+    args = parser.parse_all(words)
+    _check(parser, args)
     args.model_type = args.model_type.lower()
     # torchrun tells its processes by environment, torch.distributed.launch by flag.
     args.local_rank = int(os.environ.get("LOCAL_RANK", args.local_rank))
@@ -88,10 +113,29 @@ def settle(parser: argparse.ArgumentParser, words: Sequence[str] | None) -> argp
     return args
 
 
+def _check(parser: Parser, args: argparse.Namespace) -> None:
+    if not (args.do_train or args.do_eval or args.tune):
+        parser.error("nothing to do: give --do_train, --do_eval or --tune")
+    for name, least in LEAST.items():
+        value = getattr(args, name, None)
+        if value is not None and not value >= least:
+            parser.error(f"--{name} should be {least} or more, not {value}")
+    if not args.learning_rate > 0:
+        parser.error(f"--learning_rate should be above 0, not {args.learning_rate}")
+    for place in (Path(args.output_dir), *Path(args.output_dir).parents):
+        if place.exists() and not place.is_dir():
+            parser.error(f"--output_dir {args.output_dir}: {place} is a file, expected a folder")
+
+
 def _join(local_rank: int, cuda: bool) -> tuple[int, int]:
     """The number of training processes, and which of them this is."""
     if local_rank < 0:
         return 1, 0
+    if not dist.is_initialized() and "RANK" not in os.environ:
+        raise fail(
+            f"--local_rank {local_rank} is given by a launcher: put `torchrun --nproc_per_node=2` "
+            "in front of the script, or leave the flag out"
+        )
     if not dist.is_initialized():
         dist.init_process_group("nccl" if cuda else "gloo")
     return dist.get_world_size(), dist.get_rank()

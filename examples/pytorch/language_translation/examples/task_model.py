@@ -6,10 +6,14 @@ import argparse
 import hashlib
 import json
 import logging
+import os
+import socket
 import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 import transformers
@@ -23,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 INT8 = "int8"  # the tuned model's folder inside --output_dir
 ARGUMENTS = "training_args.json"
+HUB = "https://huggingface.co"
 # What of the arguments makes a training another one.
 TRAINING = (
     "model_type", "model_name_or_path", "task_name", "data_dir", "train_file", "max_seq_length",
@@ -35,6 +40,7 @@ TRAINING = (
 def load_model(args: argparse.Namespace, head: str, num_labels: int | None = None) -> nn.Module:
     """`head` is an Auto class of transformers; weights that are missing are never made up."""
     transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()  # missing weights are told below, in a sentence
     config = _from(transformers.AutoConfig, args, args.model_name_or_path)
     if config.model_type != args.model_type:
         raise fail(
@@ -82,17 +88,53 @@ def load_tokenizer(args: argparse.Namespace) -> Any:
 
 
 def _from(kind: Any, args: argparse.Namespace, name: str, **options: Any) -> Any:
-    local = Path(name).is_dir()
-    if not local and (name.startswith((".", "/", "~")) or name.count("/") > 1):
+    """From a folder, else from what the hub's cache has, else from the hub."""
+    if Path(name).is_dir():
+        if name == args.model_name_or_path:
+            _check_folder(Path(name))
+    elif Path(name).exists():
+        raise fail(f"{name} is a file: give the checkpoint's folder")
+    elif name.startswith((".", "/", "~")) or name.count("/") > 1:
         raise fail(f"{name}: there is no such folder")
+    options["cache_dir"] = args.cache_dir
     try:
-        return kind.from_pretrained(
-            name, local_files_only=local, cache_dir=args.cache_dir, **options
-        )
+        return kind.from_pretrained(name, local_files_only=True, **options)
     except (OSError, ValueError, RuntimeError) as error:
-        first = str(error).strip().splitlines()[0]
-        hint = "" if local else ": it is no folder here, and could not be had from the hub"
-        raise fail(f"{name}{hint} ({first})") from error
+        if Path(name).is_dir():
+            raise fail(f"{name} ({_first_line(error)})") from error
+    if not _hub_answers():
+        raise fail(f"{name}: there is no such folder here, and no network to ask the hub for it")
+    logger.info("asking the hub for %s", name)
+    try:
+        return kind.from_pretrained(name, **options)
+    except (OSError, ValueError, RuntimeError) as error:
+        hint = "it is no folder here, and could not be had from the hub"
+        raise fail(f"{name}: {hint} ({_first_line(error)})") from error
+
+
+def _check_folder(folder: Path) -> None:
+    if (folder / "lpot.json").is_file():
+        raise fail(
+            f"{folder} is an INT8 model already: run_benchmark.sh measures it, lpot.load opens it; "
+            "give the FP32 checkpoint here"
+        )
+    if not (folder / "config.json").is_file():
+        raise fail(f"{folder} has no config.json: give the folder of a checkpoint")
+
+
+def _hub_answers() -> bool:
+    """Can the hub's name be found? Without a network transformers would go on asking for long."""
+    if urllib.request.getproxies():
+        return True
+    try:
+        socket.getaddrinfo(urlsplit(os.environ.get("HF_ENDPOINT") or HUB).hostname, 443)
+    except OSError:
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def tokenizer_folder(args: argparse.Namespace, tokenizer: Any) -> str:

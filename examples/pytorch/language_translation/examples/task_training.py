@@ -48,7 +48,8 @@ def train(
             loss.backward()
             run.loss_sum += float(loss.detach())
         run.update()
-        if run.step % args.save_steps == 0 and run.step < run.total and args.rank == 0:
+        due = args.save_steps > 0 and run.step % args.save_steps == 0
+        if due and run.step < run.total and args.rank == 0:
             run.save()
     model.eval()
     return run.step, run.loss_sum / run.step
@@ -63,6 +64,8 @@ def is_finished(args: argparse.Namespace) -> bool:
     if known == training_arguments(args):
         logger.info("%s is trained already; --overwrite_output_dir trains again", folder)
         return True
+    if known is None and saved(folder):  # stopped while the last files were being written
+        return False
     if known is not None or (folder / "model.safetensors").is_file():
         raise fail(
             f"{folder} holds a checkpoint trained with other arguments: name another --output_dir, "

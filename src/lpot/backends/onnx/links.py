@@ -76,7 +76,7 @@ def _spatial(graph: Graph, node: NodeProto, known: Known) -> Link | None:
 
 
 def _pad(graph: Graph, node: NodeProto, known: Known) -> Link | None:
-    """Zeros stay zeros."""
+    """Zeros stay zeros; on the channels' own axis they are channels that no factor changes."""
     channels = known.get(node.input[0])
     given = [graph.weights.get(name) for name in node.input[1:] if name]
     if channels is None or any(item is None for item in given):
@@ -85,9 +85,48 @@ def _pad(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     value = given[1] if len(given) > 1 else attribute(node, "value", 0.0)
     at_ends = np.asarray(pads).reshape(2, -1) if np.size(pads) == 2 * channels.rank else None
     zero = attribute(node, "mode", b"constant") == b"constant" and not np.any(value)
-    if at_ends is None or not zero or at_ends[:, list(channels.axes)].any():
+    if at_ends is None or not zero:
         return None
-    return _same(node, channels)
+    more = at_ends[:, list(channels.axes)]
+    if not more.any():
+        return _same(node, channels)
+    if len(channels.axes) > 1 or not channels.is_plain or more.min() < 0:
+        return None
+    output = node.output[0]
+    made = replace(channels, width=channels.width + int(more.sum()))
+    return Link({output: made}, ((node.input[0], output, int(more[0, 0])),))
+
+
+def _slice(graph: Graph, node: NodeProto, known: Known) -> Link | None:
+    """Fewer places of a picture, or a run of the channels."""
+    channels = known.get(node.input[0])
+    starts, axes, steps = (_numbers(graph, node, *spot) for spot in _SLICE)
+    if channels is None or starts is None or axes is None or steps is None:
+        return None
+    axes = axes or list(range(len(starts)))
+    cut = [index for index, axis in enumerate(axes) if axis % channels.rank in channels.axes]
+    if not cut:
+        return _same(node, channels)
+    shape = graph.shapes.get(node.output[0], ())
+    size = shape[channels.axes[0]] if len(shape) == channels.rank else None
+    plain = channels.is_plain and len(channels.axes) == 1 and not (steps and steps[cut[0]] != 1)
+    if not plain or not isinstance(size, int):
+        return None
+    start = starts[cut[0]] + (channels.width if starts[cut[0]] < 0 else 0)
+    output = node.output[0]
+    made = replace(channels, width=size)
+    return Link({output: made}, ((output, node.input[0], max(start, 0)),))
+
+
+_SLICE = (("starts", 1), ("axes", 3), ("steps", 4))
+
+
+def _numbers(graph: Graph, node: NodeProto, name: str, place: int) -> list[int] | None:
+    """An attribute of old opsets or an input of new ones; None where it is not constant."""
+    if len(node.input) <= place or not node.input[place]:
+        return ints(node, name)
+    given = graph.weights.get(node.input[place])
+    return None if given is None else [int(value) for value in given.reshape(-1)]
 
 
 def _reduce_mean(graph: Graph, node: NodeProto, known: Known) -> Link | None:
@@ -242,6 +281,7 @@ _LINKS: dict[str, Callable[[Graph, NodeProto, Known], Link | None]] = {
     **dict.fromkeys(("Resize", "Upsample"), _spatial),
     **dict.fromkeys(("Reshape", "Flatten", "Squeeze", "Unsqueeze"), _reshape),
     "Pad": _pad,
+    "Slice": _slice,
     "ReduceMean": _reduce_mean,
     "Transpose": _transpose,
     "Add": _add,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,14 @@ import numpy as np
 from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
+from lpot.backends.tensorflow.advise import advise
 from lpot.backends.tensorflow.build import Built, build_net, half_ops
 from lpot.backends.tensorflow.export import offer
+from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
+from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
@@ -32,6 +35,7 @@ from lpot.core.tensors import Pair
 class TensorflowBackend:
     name = "tensorflow"
     best_name = "best_model.pb"
+    repairs = (BIAS,)  # those that a user may ask for
     folds = True  # graph optimization has something to give without 16-bit floats
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:
@@ -88,6 +92,16 @@ class TensorflowBackend:
         self, model: TensorflowModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         return rank(model, recipe, observations)
+
+    def advise(
+        self, model: TensorflowModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Recipe]:
+        return advise(model, recipe, observations)
+
+    def gains(
+        self, model: TensorflowModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        return gains(self, model, recipe, observations)
 
     def tensors(
         self, model: TensorflowModel, low: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs

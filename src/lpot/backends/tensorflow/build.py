@@ -11,8 +11,9 @@ from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
 from lpot.backends.tensorflow.passes.quantize_conv import quantize_conv
 from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
 from lpot.backends.tensorflow.passes.quantize_matmul import quantize_matmul
-from lpot.backends.tensorflow.plan import Plan, Shapes, plan
+from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.repair import ground_of
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError, UnsupportedOp
 from lpot.core.recipe import OpKey, Recipe
@@ -34,9 +35,9 @@ def build_net(prepared: Prepared, recipe: Recipe, observations: Observations | N
     if recipe.low_ops:
         if observations is None:
             raise CalibrationError("static quantization needs calibration data, and there is none")
-        prepared = prepared.equalized(observations.extra.get("scales", {}))
-        shapes = Shapes(observations.extra.get("shapes", {}))
-        drawn = plan(prepared, recipe, observations.tensors, shapes)
+        ground = ground_of(prepared, recipe, observations)
+        prepared = ground.prepared
+        drawn = ground.plan()
         net = write(prepared, drawn)
         became = {key: drawn.precision(key) for key in recipe.ops}
     halves = [key for key in half_ops(recipe) if key.name in prepared.units]

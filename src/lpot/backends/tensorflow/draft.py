@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.formats import Format, takes
+from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import Namer, make_const, make_node, node_name
 from lpot.backends.tensorflow.plan import Plan
@@ -52,12 +52,6 @@ class Draft:
                 self.const(f"lpot/range_{index}/max", np.float32(high)),
             )
         return list(self._ranges[key])
-
-    def taken(self, step: Step) -> Format:
-        """The form in which a unit reads its input."""
-        x = step.unit.x
-        form = self.plan.wanted[x]
-        return form if takes(step.unit, form) else self.plan.signed[x]
 
     def quantized(self, tensor: str, form: Format) -> str:
         """The node that gives `tensor` in this form; made from floats where nobody holds it so."""

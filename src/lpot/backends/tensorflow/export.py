@@ -9,14 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.formats import Format, takes
+from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.nodes import Namer, full_name, make_const, with_inputs
 from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.backends.tensorflow.steps import Step
-from lpot.backends.tensorflow.weights import weight_of
+from lpot.backends.tensorflow.weights import mended_bias, weight_of
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
 
 logger = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
     """Write an ONNX file: the folded graph, with quantization nodes where the plan has 8 bits."""
     if path.suffix != ".onnx":
         path = path.with_name(f"{path.name}.onnx")
-    model = _convert(spell_erfc(prepared.net), opset)
+    net = prepared.net if plan is None else _mended(prepared, plan)
+    model = _convert(spell_erfc(net), opset)
     if plan is not None:
         _Qdq(model, prepared, plan).write()
     import onnx
@@ -45,6 +47,20 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))
     return path
+
+
+def _mended(prepared: Prepared, plan: Plan) -> Net:
+    """The graph with the biases that its INT8 ops have."""
+    changes: dict[str, NodeDef] = {}
+    name_for = Namer(prepared.net.nodes)
+    for name in plan.shifts:
+        unit = plan.steps[name].unit
+        add = prepared.net.only_user(unit.node) if unit.bias is not None else None
+        if add is not None:
+            value = mended_bias(prepared, unit, plan.shifts).astype(np.float32)
+            const = make_const(name_for(f"{unit.node}/mended"), value)
+            changes |= {const.name: const, add.name: with_inputs(add, [unit.node, const.name])}
+    return prepared.net.changed(changes)
 
 
 def offer() -> str:
@@ -106,8 +122,7 @@ class _Qdq:
         node = self._product(step)
         if node is None or node.input[1] not in self.weights:
             return False
-        form = self.plan.wanted[unit.x]
-        taken = form if takes(unit, form) else self.plan.signed[unit.x]
+        taken = self.plan.taken(unit)
         node.input[0] = self._hold(node.input[0], taken)
         node.input[1], scale = self._hold_weight(node, step, taken)
         if node.op_type == "MatMul":

@@ -94,7 +94,7 @@ def _saved(times: Times, given: float, taken: float) -> float:
 
 
 def _shapes(observations: Observations) -> Shapes:
-    return Shapes(observations.extra.get("shapes", {}))
+    return Shapes.of(observations)
 
 
 def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float]:

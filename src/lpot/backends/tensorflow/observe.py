@@ -15,13 +15,23 @@ import numpy as np
 
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import node_name
-from lpot.backends.tensorflow.passes.watch_tensors import watch, watch_channels
+from lpot.backends.tensorflow.passes.mend_bias import MEANS
+from lpot.backends.tensorflow.passes.watch_tensors import (
+    watch,
+    watch_channels,
+    watch_columns,
+    watch_means,
+)
+from lpot.backends.tensorflow.plan import SHAPES
+from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.repair import SCALES
 from lpot.backends.tensorflow.run import feed, first_line, open_session
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics import TensorStats
+from lpot.core.smooth import CHANNELS
 
 PROBE_SAMPLES = 32
 SHAPED_STEPS = 16  # shapes of so many batches are compared
@@ -40,13 +50,15 @@ def observe(
     scales = _scales(model, first)
     prepared = model.prepared.equalized(scales)
     net, fetches = watch(prepared.net, prepared.watched)
-    gathered = _Gathered(prepared.watched, scales)
+    net, columns = watch_columns(net, prepared.columns)
+    net, means = watch_means(net, prepared.averaged)
+    gathered = _Gathered(prepared, scales)
     wanted = sorted(size for size in sizes if size > 0)
     done: dict[int, Observations] = {}
     _, session = open_session(net.graph_def(), quick=True)
     with session:
         for feeds, results, count in _results(
-            session, model, chain([first], stream), fetches, sizes
+            session, model, chain([first], stream), [fetches, columns, means], sizes
         ):
             gathered.update(feeds, results, count)
             while wanted and gathered.samples >= wanted[0]:
@@ -119,25 +131,40 @@ def _fed_batch_size(feeds: Mapping[str, Any]) -> int:
 
 
 class _Gathered:
-    def __init__(self, watched: Sequence[str], scales: Mapping[str, np.ndarray]) -> None:
+    def __init__(self, prepared: Prepared, scales: Mapping[str, np.ndarray]) -> None:
         self.scales = scales
-        self.stats = {name: TensorStats.empty() for name in watched}
+        self.columns, self.averaged = prepared.columns, tuple(prepared.averaged)
+        self.means: dict[str, np.ndarray] = {}
+        self.extremes: dict[str, np.ndarray] = {}  # smallest and largest by channel, in two rows
+        self.stats = {name: TensorStats.empty() for name in prepared.watched}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.probe: list[Inputs] = []
+        self.fed: Mapping[str, Any] = {}
         self.samples = self.steps = self.probed = 0
 
     def update(self, feeds: Mapping[str, Any], results: list[Any], count: int) -> None:
+        whole, columns, means = results
         for (name, stats), (low, high, shape, values) in zip(
-            self.stats.items(), results, strict=True
+            self.stats.items(), whole, strict=True
         ):
             if values.size:
                 stats.update(values, float(low), float(high))
             if self.steps < SHAPED_STEPS:
                 self.shapes[name] = (*self.shapes.get(name, ()), *map(int, shape))
+        for name, (low, high) in zip(self.columns, columns, strict=True):
+            known = self.extremes.get(name, (low, high))
+            self.extremes[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
+        for name, mean in zip(self.averaged, means, strict=True):
+            known = self.means.get(name, mean)
+            share = count / (self.samples + count)
+            with np.errstate(invalid="ignore"):  # what is not finite is left out in the end
+                self.means[name] = (1.0 - share) * known + share * mean
         self.steps += 1
-        if self.probed < PROBE_SAMPLES:
+        # What an iterator was started with stays the same: running it again shows nothing new.
+        if self.probed < PROBE_SAMPLES and feeds is not self.fed:
             self.probe.append(dict(feeds))
             self.probed += count
+        self.fed = feeds
         self.samples += count
 
     def snapshot(self) -> Observations:
@@ -151,5 +178,14 @@ class _Gathered:
             self.samples,
             {name: stats.copy() for name, stats in self.stats.items()},
             tuple(self.probe),
-            {"shapes": dict(self.shapes), "scales": self.scales},
+            {
+                **{f"{SHAPES}{name}": np.array(sizes) for name, sizes in self.shapes.items()},
+                **{f"{SCALES}{name}": scale for name, scale in self.scales.items()},
+                **_finite(CHANNELS, self.extremes),
+                **_finite(MEANS, self.means),
+            },
         )
+
+
+def _finite(place: str, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {f"{place}{name}": array for name, array in found.items() if np.isfinite(array).all()}

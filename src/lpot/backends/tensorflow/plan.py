@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from lpot.backends.tensorflow.formats import Format, makes
+import numpy as np
+
+from lpot.backends.tensorflow.formats import Format, makes, takes
 from lpot.backends.tensorflow.hold import hold
 from lpot.backends.tensorflow.liveness import can_sum
-from lpot.backends.tensorflow.match import Follower
+from lpot.backends.tensorflow.match import Follower, Unit
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.steps import Step, low_readers
+from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
+
+SHAPES = "shapes/"  # where the sizes of tensors lie among the extras of observations
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +29,13 @@ class Plan:
     wanted: Mapping[str, Format]
     held: Mapping[str, Format]
     signed: Mapping[str, Format]  # for readers that can't take the form wanted by the others
+    # By op, what rounding its weight adds to its outputs on the average: the bias takes it back.
+    shifts: Mapping[str, np.ndarray] = field(default_factory=dict)
+
+    def taken(self, unit: Unit) -> Format:
+        """The form in which a unit reads its input."""
+        form = self.wanted[unit.x]
+        return form if takes(unit, form) else self.signed[unit.x]
 
     def precision(self, key: OpKey) -> str:
         return "int8" if key.name in self.steps or key.name in self.followers else "fp32"
@@ -34,6 +46,16 @@ class Shapes:
     """Sizes seen during calibration, by tensor; empty when nothing was noted."""
 
     seen: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, observations: Observations) -> Shapes:
+        return cls(
+            {
+                name.removeprefix(SHAPES): tuple(int(size) for size in sizes)
+                for name, sizes in observations.extra.items()
+                if name.startswith(SHAPES)
+            }
+        )
 
     def equal(self, prepared: Prepared, one: str, other: str) -> bool:
         """Are two tensors of one shape, so that adding them broadcasts nothing?"""

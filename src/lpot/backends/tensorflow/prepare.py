@@ -30,6 +30,7 @@ from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.core.recipe import OpKey
+from lpot.core.smooth import Extremes
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class Prepared:
     followers: dict[str, Follower]
     refused: dict[OpKey, str]
     weights: dict[Any, Any] = field(default_factory=dict)
-    _equalized: dict[Any, Prepared] = field(default_factory=dict)
+    variants: dict[Any, Any] = field(default_factory=dict)  # this graph repaired, by its repairs
 
     @cached_property
     def uneven(self) -> dict[str, str]:
@@ -78,14 +79,25 @@ class Prepared:
         if not scales:
             return self
         key = tuple((name, scale.tobytes()) for name, scale in sorted(scales.items()))
-        if key not in self._equalized:
+        if key not in self.variants:
             net = equalize_channels(self.net, self.units, self.followers, scales)
-            self._equalized[key] = _matched(net)
-        return self._equalized[key]
+            self.variants[key] = matched(net)
+        even: Prepared = self.variants[key]
+        return even
 
     def inputs_of(self, unit: Unit) -> tuple[str, ...]:
         """What must be there before the unit runs, without its addend."""
         return tuple(data_inputs(self.net.nodes[unit.node]))
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        """Inputs of matrix products, whose channels may need repair."""
+        return tuple(dict.fromkeys(unit.x for unit in self.units.values() if unit.is_matmul))
+
+    @cached_property
+    def averaged(self) -> dict[str, int]:
+        """Inputs of compute ops, and how many axes each has."""
+        return {unit.x: 2 if unit.is_matmul else 4 for unit in self.units.values()}
 
     @cached_property
     def watched(self) -> tuple[str, ...]:
@@ -100,16 +112,31 @@ class Prepared:
         return tuple(names)
 
 
+@dataclass(frozen=True, eq=False)
+class Patched:
+    """A graph that passes have repaired, and what is known of the tensors and ops they added."""
+
+    prepared: Prepared
+    extremes: Mapping[str, Extremes]  # by product input, as calibration saw its channels
+    fresh: Mapping[str, Extremes] = field(default_factory=dict)  # tensors that are new or changed
+    like: Mapping[str, str] = field(default_factory=dict)  # tensor → another of the same shape
+    twins: Mapping[str, str] = field(default_factory=dict)  # op → the op whose config it shares
+    # Tensor → the one it was made of, and by what its channels are multiplied, or which they are.
+    scaled: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
+    picked: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
+
+
 def prepare(net: Net) -> Prepared:
     folded = net.pruned()
     for step in PASSES:
         before = len(folded.nodes)
         folded = step(folded)
         logger.debug("%s: %d → %d nodes", step.__name__, before, len(folded.nodes))
-    return _matched(folded)
+    return matched(folded)
 
 
-def _matched(net: Net) -> Prepared:
+def matched(net: Net) -> Prepared:
+    """A folded graph with what can be INT8 in it."""
     units, refused = match_units(net)
     followers, more = match_followers(net)
     return Prepared(net, units, followers, {**refused, **more})

@@ -10,8 +10,8 @@ import numpy as np
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import NOBODY, simulate_ops
-from lpot.backends.tensorflow.plan import Shapes, plan
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.repair import ground_of
 from lpot.backends.tensorflow.run import feed, open_session
 from lpot.core.backend import Observations
 from lpot.core.distance import distance
@@ -24,13 +24,13 @@ def rank(model: TensorflowModel, recipe: Recipe, observations: Observations) -> 
     Not the outputs are compared but the last results of compute ops: what stands behind them
     (NMS, argmax) hides small errors and blows up others.
     """
-    prepared = model.prepared.equalized(observations.extra.get("scales", {}))
+    ground = ground_of(model.prepared, recipe, observations)
+    prepared = ground.prepared
     keys = [key for key in recipe.low_ops if key.name in prepared.units]
     if not observations.probe or not keys:
         return {}
-    shapes = Shapes(observations.extra.get("shapes", {}))
     plans = {
-        number: plan(prepared, Recipe({key: recipe.ops[key]}), observations.tensors, shapes)
+        number: ground.plan(Recipe({key: ground.recipe.ops[key]}))
         for number, key in enumerate(keys)
     }
     net, which, moved = simulate_ops(prepared, plans)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.formats import takes
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs, full_name, node_name
@@ -128,9 +127,7 @@ def _weights(prepared: Prepared, plan: Plan, key: OpKey) -> Weights:
         return None, None
     unit = step.unit
     weight = prepared.net.constant(data_inputs(prepared.net.nodes[unit.node])[1])
-    form = plan.wanted[unit.x]
-    taken = form if takes(unit, form) else plan.signed[unit.x]
-    real = rounded_weight(prepared, step, taken)
+    real = rounded_weight(prepared, step, plan.taken(unit))
     if weight is None or weight.shape != real.shape:
         return None, None
     return Glimpse.of(np.asarray(weight)), Glimpse.of(real)

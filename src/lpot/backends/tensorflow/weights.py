@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,19 +57,24 @@ def _quantize(prepared: Prepared, unit: Unit, config: TensorConfig, signed: bool
     )
 
 
+def mended_bias(prepared: Prepared, unit: Unit, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
+    """The bias less what rounding the weight adds on the average; zeros where there is none."""
+    bias = np.zeros(unit.channels)
+    if unit.bias is not None:
+        value = prepared.net.constant(unit.bias)
+        assert value is not None
+        bias = value.astype(np.float64)
+    shift = shifts.get(unit.key.name)
+    return bias if shift is None else bias - shift
+
+
 def bias_of(
-    prepared: Prepared,
-    unit: Unit,
+    bias: np.ndarray,
     weight: Weight,
     taken: Format,
     shift_out: float = 0.0,
     shift_added: float = 0.0,
 ) -> np.ndarray:
     """The bias, with the zero points of input, output and addend worked in."""
-    bias = np.zeros(unit.channels)
-    if unit.bias is not None:
-        value = prepared.net.constant(unit.bias)
-        assert value is not None
-        bias = value.astype(np.float64)
     total: np.ndarray = bias - taken.shift * weight.sums + shift_out - shift_added
     return total.astype(np.float32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +12,7 @@ from torch import nn
 
 from lpot.backends.torch import abilities
 from lpot.backends.torch import save as saving
+from lpot.backends.torch.advise import advise
 from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.curvature import curvature
@@ -133,6 +134,12 @@ class TorchBackend:
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         return rank(_workshop(model), recipe, observations)
+
+    def advise(
+        self, model: TorchModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Recipe]:
+        """Recipes that may be nearer to FP32 than this one, guessed from statistics."""
+        return advise(_workshop(model), recipe, observations)
 
     def gains(
         self, model: TorchModel, recipe: Recipe, observations: Observations

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.kernels import candidates
+from lpot.backends.torch.kernels import Affine, candidates
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.lower import Lowering
 from lpot.backends.torch.modules import (
@@ -25,7 +25,7 @@ from lpot.backends.torch.modules.dense import Settings
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.find_chains import Chain
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
-from lpot.backends.torch.ranges import Noted, Ranges
+from lpot.backends.torch.ranges import Noted, Ranges, span_affine
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import CalibrationError, UnsupportedOp, did_you_mean
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
@@ -64,6 +64,15 @@ class _Builder:
         for captured in self.captures:
             self.chains.update(workshop.chains_of(captured))
         self.skipped: dict[OpKey, str] = {}
+        self.smooth = ranges.smooth(workshop, recipe) if ranges is not None else {}
+        # A norm may smooth where all that read it are smoothed.
+        self.norms = {
+            item.norm: item
+            for item in self.smooth.values()
+            if item.norm is not None and all(op in self.smooth for op in item.ops)
+        }
+        self.divided = {op for item in self.norms.values() for op in item.ops}
+        self.divided |= ranges.divided if ranges is not None else frozenset()
 
     def build(self) -> Trial:
         changed: dict[str, nn.Module] = {}
@@ -80,6 +89,8 @@ class _Builder:
             if norm is not None:
                 folded.append(norm)
                 substitutes[id(self.workshop.names[norm])] = self.workshop.gap(norm)
+        for name, smooth in self.norms.items():
+            substitutes[id(self.workshop.names[name])] = self.workshop.scaled(name, smooth)
         root = self.workshop.fresh(substitutes)
         release_fastpath(root, self.workshop.encoders, changed)
         return Trial(root, self.skipped, self._programs(root, changed), tuple(folded))
@@ -112,7 +123,8 @@ class _Builder:
         if settings is None:
             return None
         norm = self._norm(site, config)
-        key = (site.name, config.weight, norm, settings)
+        smooth = self.smooth.get(site.name)
+        key = (site.name, config.weight, norm, settings, b"" if smooth is None else smooth.key)
         known = self.workshop.modules
         if key not in known:
             known[key] = self._make(site, config.weight, norm, settings)
@@ -127,10 +139,11 @@ class _Builder:
             return Settings(self._kernel(site), reduced=reduced)
         chain = self.chains.get(site.name)
         relu = site.relu or (chain is not None and chain.relu)
+        divided = site.name in self.divided
         if config.mode == "dynamic":
             if family == "conv":
                 raise UnsupportedOp(site.name, "convolutions have no dynamic kernel: use static")
-            return Settings(self._kernel(site), relu=site.relu, reduced=reduced)
+            return Settings(self._kernel(site), None, None, site.relu, reduced, divided)
         if self.ranges is None:
             raise CalibrationError(
                 f"op {site.name!r} is to be static, which needs calibration data; "
@@ -141,10 +154,18 @@ class _Builder:
             return None
         return Settings(
             self._kernel(site),
-            self.ranges.inlet(site.name, config.activation),
+            self._inlet(site, config.activation),
             self.ranges.outlet(site.name, config.activation),
             relu,
+            divided=divided,
         )
+
+    def _inlet(self, site: Site, config: TensorConfig) -> Affine:
+        smooth = self.smooth.get(site.name)
+        if smooth is not None:
+            return span_affine(smooth.span, config)
+        assert self.ranges is not None
+        return self.ranges.inlet(site.name, config)
 
     def _kernel(self, site: Site) -> str:
         """The one asked for where it exists here, else the one wanted most."""
@@ -160,7 +181,7 @@ class _Builder:
     def _make(
         self, site: Site, weight: TensorConfig, norm: str | None, settings: Settings
     ) -> LowModule:
-        parts = self.workshop.weights(site, weight, norm)
+        parts = self.workshop.weights(site, weight, norm, self.smooth.get(site.name))
         module: Any = site.module
         try:
             if isinstance(module, nn.EmbeddingBag):

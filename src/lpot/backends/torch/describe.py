@@ -19,6 +19,7 @@ from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.base import bias_name
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.backends.torch.passes.smooth_channels import Smooth
 from lpot.backends.torch.weights import Weights
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import UnsupportedModel
@@ -168,7 +169,8 @@ def _parts(
         part = key[len(prefix) : -len(ending)]
         axis = site.spec.axis if config.granularity != "per_tensor" else None
         bias = tensors.get(prefix + bias_name(part))
-        found[part] = Weights(tensors[key], tensors[f"{prefix}{part}_scale"], axis, bias)
+        scale, smooth = tensors[f"{prefix}{part}_scale"], tensors.get(f"{prefix}{part}_smooth")
+        found[part] = Weights(tensors[key], scale, axis, bias, smooth)
     return found
 
 
@@ -180,6 +182,7 @@ class Stored:
         self._parts: dict[str, dict[str, Any]] = facts["parts"]
         self.trusted = frozenset(self._parts)
         self._skipped = frozenset(facts["skipped"])
+        self.divided = frozenset(op for op, item in self.ops.items() if item.get("divided"))
         known = {captured.name: captured.digest for captured in workshop.captures}
         for name, part in self._parts.items():
             if known.get(name) != part["digest"]:
@@ -204,6 +207,10 @@ class Stored:
 
     def kernel(self, op: str) -> str | None:
         return self.ops[op].get("kernel")
+
+    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+        """None to be found: the weights and norms in the file are smoothed already."""
+        return {}
 
 
 class _StoredInside:

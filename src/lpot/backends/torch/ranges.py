@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch import fx
 
+from lpot.backends.torch.channels import seen_channels
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats, affine
 from lpot.core.recipe import Recipe, TensorConfig
+from lpot.core.smooth import EACH
+
+if TYPE_CHECKING:
+    from lpot.backends.torch.workshop import Workshop
 
 FACTOR = "factor/"  # what an op's channels were divided by, among an observation's extras
 
@@ -31,9 +37,14 @@ def point_name(captured: Capture, node: fx.Node) -> str:
 
 
 class Ranges(Protocol):
-    """All that `build` asks about values. `trusted` names the captured parts that may be used."""
+    """All that `build` asks about values.
+
+    `trusted` names the captured parts that may be used, `divided` the ops whose input is smoothed
+    already by the weights of the layer norm before them.
+    """
 
     trusted: frozenset[str]
+    divided: frozenset[str]
 
     def has_run(self, op: str) -> bool: ...
 
@@ -47,6 +58,10 @@ class Ranges(Protocol):
 
     def kernel(self, op: str) -> str | None:
         """The executor this op must have, None for the one wanted most."""
+        ...
+
+    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+        """Op → how its input is smoothed, for the ops that the recipe wants smoothed."""
         ...
 
 
@@ -64,6 +79,9 @@ class Observed:
             for name, value in extra.items()
             if name.startswith(FACTOR)
         }
+        self._channels = seen_channels(observations)
+        self._smooth: dict[str, Smooth] | None = None
+        self.divided: frozenset[str] = frozenset()
         self._kernels = dict(_pairs(extra.get("kernels", ())))
         # What an op's input looked like in the first calibration batch.
         self.shapes = {
@@ -94,6 +112,14 @@ class Observed:
 
     def kernel(self, op: str) -> str | None:
         return self._kernels.get(op)
+
+    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+        if EACH not in recipe.repairs:
+            return {}
+        if self._smooth is None:
+            self._smooth = find_smooth(self._channels, workshop.sites)
+        low = {key.name for key in recipe.low_ops}
+        return {op: item for op, item in self._smooth.items() if op in low}
 
 
 def _pairs(words: Iterable[Any]) -> Iterator[tuple[str, str]]:
@@ -147,8 +173,11 @@ class Noted:
 def to_affine(stats: TensorStats, config: TensorConfig, bits: int | None = None) -> Affine:
     """Scale and zero point of a tensor under a config."""
     used = bits or config.bits or 8
-    low, high = stats.range(
-        config.algorithm or "minmax", symmetric=config.scheme == "sym", bits=used
-    )
-    params = affine(low, high, "uint8", config.scheme or "asym", used)
+    span = stats.range(config.algorithm or "minmax", symmetric=config.scheme == "sym", bits=used)
+    return span_affine(span, config, used)
+
+
+def span_affine(span: tuple[float, float], config: TensorConfig, bits: int | None = None) -> Affine:
+    """Scale and zero point of a range under a config."""
+    params = affine(*span, "uint8", config.scheme or "asym", bits or config.bits or 8)
     return Affine(float(params.scale), int(params.zero_point))

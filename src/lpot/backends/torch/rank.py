@@ -27,7 +27,7 @@ def rank(workshop: Workshop, recipe: Recipe, observations: Observations) -> dict
     truth = run(workshop.fresh(), inputs)
     harm: dict[OpKey, float] = {}
     for key in tracked(recipe.low_ops):
-        alone = Recipe({key: recipe.ops[key]}, recipe.samples)
+        alone = Recipe({key: recipe.ops[key]}, recipe.samples, recipe.repairs)
         trial = build(workshop, alone, ranges)
         harm[key] = 0.0 if key in trial.skipped else distance(truth, run(trial.module, inputs))
     return harm

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from torch import fx, nn
 
+from lpot.backends.torch.channels import NORMS, Channels
 from lpot.backends.torch.data import describe, tensors
 from lpot.backends.torch.kernels.choose import choose
+from lpot.backends.torch.norms import NormWatch, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.equalize_channels import Factors
 from lpot.backends.torch.passes.find_chains import swallowed
@@ -37,6 +40,7 @@ class Watch:
         self._workshop = workshop
         self._factors = factors
         self._stats: dict[str, TensorStats] = {}
+        self._channels = Channels()
         self._ran: set[str] = set()
         self._uneven: set[str] = set()
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -50,6 +54,7 @@ class Watch:
         self._root = workshop.fresh()
         release_fastpath(self._root, workshop.encoders, workshop.names)
         self._modules = dict(self._root.named_modules())
+        self._norms = NormWatch(find_norms(self._modules))
         for name in workshop.sites:
             self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
             self._modules[name].register_forward_hook(self._after(name))
@@ -63,8 +68,12 @@ class Watch:
     def run(self, inputs: Inputs, number: int) -> Any:
         self._active.clear()
         self._op = ""
+        self._norms.begin()
         try:
-            return call(self._root, inputs)
+            with self._norms:
+                output = call(self._root, inputs)
+            self._norms.end(output)
+            return output
         except CALL_ERRORS as error:
             where = f" near op {self._op!r}" if self._op else ""
             raise CalibrationError(
@@ -73,6 +82,7 @@ class Watch:
             ) from error
         finally:
             self._last = None
+            self._channels.forget()
 
     def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
         broken = [name for name, stats in self._stats.items() if stats.nan]
@@ -96,7 +106,9 @@ class Watch:
                 "uneven": _words(self._uneven),
                 "shapes": _words(f"{op}={'x'.join(map(str, s))}" for op, s in self._shapes.items()),
                 "kernels": _words(f"{name}={kernel}" for name, kernel in self._kernels.items()),
+                NORMS: _words(f"{op}={norm}" for op, norm in self._norms.readers().items()),
                 **{f"{FACTOR}{name}": item for name, item in self._factors.items()},
+                **self._channels.extra(),
             },
         )
 
@@ -114,9 +126,13 @@ class Watch:
                 self._distrust(home)
             if site.spec.static:
                 value = args[0] if args else next(iter(kwargs.values()), None)
+                if site.spec.family == "linear":
+                    self._norms.enter(name, value)
                 self._add(inlet_name(name), value)
                 if isinstance(value, torch.Tensor):
                     self._shapes.setdefault(name, tuple(value.shape))
+                    if site.spec.family == "linear":
+                        self._channels.see(name, value)
                     if home is not None and _is_single(site.module, value):
                         self._distrust(home)  # kernels between int8 ops know batches only
 
@@ -127,6 +143,7 @@ class Watch:
         home = self._workshop.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            self._norms.leave()
             inside = home is not None and home not in self._distrusted
             if not self._paused and site.spec.family == "conv" and not inside:
                 self._add(outlet_name(name), output)
@@ -157,21 +174,28 @@ class Watch:
         times = self._compared.get(name, 0)
         if times >= COMPARED_CALLS:
             return program(*args, **kwargs)
-        copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
-        self._paused = True
-        try:
+        with self._aside():
+            copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
             truth = type(program.module).forward(program.module, *copies[0], **copies[1])
-        finally:
-            self._paused = False
         self._compared[name] = times + 1
         try:
             found = program(*args, **kwargs)
         except CALL_ERRORS:
             found = None
-        if not same_outputs(truth, found):
-            self._distrust(name)
-            return truth
-        return found
+        with self._aside():
+            if same_outputs(truth, found):
+                return found
+        self._distrust(name)
+        return truth
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """What happens here is not of the model: nothing is noted."""
+        self._paused = self._norms.paused = True
+        try:
+            yield
+        finally:
+            self._paused = self._norms.paused = False
 
     def _distrust(self, name: str) -> None:
         self._distrusted.add(name)

@@ -19,6 +19,7 @@ from lpot.core.recipe import TensorConfig
 class Weights:
     """real = values * scale, along `axis` or for the whole tensor (axis None).
 
+    `smooth` is what an input is multiplied with first, one factor for each of its channels.
     `packs` holds what kernels made of it; it is derived and never saved.
     """
 
@@ -26,6 +27,7 @@ class Weights:
     scale: torch.Tensor  # float32: one per channel, or one
     axis: int | None
     bias: torch.Tensor | None = None
+    smooth: torch.Tensor | None = None
     packs: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Weights:
@@ -33,11 +35,12 @@ class Weights:
         return self
 
     def real(self) -> torch.Tensor:
-        """The float32 weights that the integers stand for."""
+        """The float32 weights that the integers stand for, smoothing undone."""
         scale: Any = self.scale.numpy() if self.axis is not None else float(self.scale[0])
         zero = np.zeros(len(scale), np.int32) if self.axis is not None else 0
         params = QuantParams(scale, zero, -127, 127, "int8", self.axis)
-        return torch.from_numpy(dequantize(self.values.numpy(), params))
+        found = torch.from_numpy(dequantize(self.values.numpy(), params))
+        return found if self.smooth is None else found * self.smooth
 
     def as_qtensor(self) -> torch.Tensor:
         """torch's own quantized tensor, which the packing ops of torch.ops.quantized want."""
@@ -70,9 +73,16 @@ def quantize_tensor(
     return Weights(torch.from_numpy(values), scale, axis if per_channel else None, own_bias)
 
 
-def quantize_site(site: Site, config: TensorConfig, norm: nn.Module | None) -> Weights:
-    """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in."""
+def quantize_site(
+    site: Site, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
+) -> Weights:
+    """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in.
+
+    `factors` are what a linear's input is divided by.
+    """
     weight, bias = float_weights(site, norm)
+    if factors is not None:
+        weight = weight * factors
     return quantize_tensor(site.name, weight, config, site.spec.axis, bias)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 
 import torch
@@ -22,6 +23,7 @@ from lpot.backends.torch.passes.equalize_channels import (
 )
 from lpot.backends.torch.passes.find_chains import Chain, find_chains
 from lpot.backends.torch.passes.release_fastpath import find_encoders
+from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
 from lpot.core.recipe import TensorConfig
 
@@ -48,9 +50,10 @@ class Workshop:
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
         self._given = given
         self._gaps: dict[str, nn.Module] = {}
+        self._scaled: dict[tuple[str, bytes], nn.Module] = {}
         self._equalized: dict[tuple[object, ...], Workshop] = {}
         self._cloner = Cloner(pristine)
-        self._weights: dict[tuple[str, TensorConfig, str | None], dict[str, Weights]] = {}
+        self._weights: dict[tuple[object, ...], dict[str, Weights]] = {}
         self._tied: dict[tuple[object, ...], Weights] = {}
         self._versions: dict[str, int] = {}
         self.accept_changes()
@@ -128,21 +131,35 @@ class Workshop:
             self._gaps[norm] = nn.Identity().eval()
         return self._gaps[norm]
 
-    def weights(self, site: Site, config: TensorConfig, norm: str | None) -> dict[str, Weights]:
+    def scaled(self, norm: str, smooth: Smooth) -> nn.Module:
+        """A layer norm that smooths for the linears behind it."""
+        key = (norm, smooth.key)
+        if key not in self._scaled:
+            self._scaled[key] = scaled_norm(self.names[norm], smooth.product)
+        return self._scaled[key]
+
+    def weights(
+        self, site: Site, config: TensorConfig, norm: str | None, smooth: Smooth | None = None
+    ) -> dict[str, Weights]:
         """The op's int8 weights by name, quantized on first use."""
-        key = (site.name, config, norm)
+        key = (site.name, config, norm, b"" if smooth is None else smooth.key)
         if key not in self._weights:
-            self._weights[key] = self._quantize(site, config, norm)
+            self._weights[key] = self._quantize(site, config, norm, smooth)
         return self._weights[key]
 
     def give_weights(
         self, site: Site, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
     ) -> None:
         """Use these, read from a file, instead of quantizing."""
-        self._weights[site.name, config, norm] = parts
+        self._weights[site.name, config, norm, b""] = parts
 
-    def _quantize(self, site: Site, config: TensorConfig, norm: str | None) -> dict[str, Weights]:
+    def _quantize(
+        self, site: Site, config: TensorConfig, norm: str | None, smooth: Smooth | None
+    ) -> dict[str, Weights]:
         module = site.module
+        if smooth is not None:
+            made = quantize_site(site, config, site.norm, smooth.factors)
+            return {"weight": replace(made, smooth=smooth.product)}
         if site.spec.family == "recurrent":
             names = [name for pair in weight_names(module) for name in pair]
         elif site.spec.family == "attention":

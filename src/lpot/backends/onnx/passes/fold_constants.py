@@ -11,6 +11,9 @@ from lpot.backends.onnx.graph import Graph
 
 # Only what exporters put between an initializer and the op that uses it.
 FOLDABLE = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Flatten"}
+# Arithmetic on shapes and pads, which they write out as well: small integers only.
+COUNTING = {"ConstantOfShape", "Concat", "Slice", "Gather", "Add", "Sub", "Mul"}
+FEW = 256
 
 
 def fold_constants(graph: Graph) -> Graph:
@@ -26,13 +29,21 @@ def fold_constants(graph: Graph) -> Graph:
 
 def _folds(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
     return (
-        node.op_type in FOLDABLE
+        (node.op_type in FOLDABLE or (node.op_type in COUNTING and _counts(node, weights)))
         and node.domain in ("", "ai.onnx")
         and len(node.output) == 1
         and node.output[0] not in graph.outputs
         and all(name in weights for name in node.input if name)
         and any(True for _ in node.input)
     )
+
+
+def _counts(node: NodeProto, weights: dict[str, np.ndarray]) -> bool:
+    given = [weights[name] for name in node.input if name in weights]
+    small = all(array.dtype.kind == "i" and array.size <= FEW for array in given)
+    if node.op_type != "ConstantOfShape":
+        return small
+    return small and bool(given) and 0 <= int(np.prod(given[0])) <= FEW
 
 
 def _compute(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> np.ndarray:

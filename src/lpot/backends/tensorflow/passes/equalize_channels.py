@@ -59,7 +59,7 @@ def _readers(
 
 def factors(peaks: np.ndarray, net: Net, readers: Iterable[Unit]) -> np.ndarray:
     """By how much to divide each channel: half of its excess goes to the weights that read it."""
-    weights = np.max([_input_peaks(net, reader) for reader in readers], axis=0).astype(np.float64)
+    weights = np.max([input_peaks(net, reader) for reader in readers], axis=0).astype(np.float64)
     alive = (peaks > 0) & (weights > 0)
     if not alive.any():
         return np.ones(peaks.shape)
@@ -73,13 +73,15 @@ def factors(peaks: np.ndarray, net: Net, readers: Iterable[Unit]) -> np.ndarray:
     return np.exp2(np.rint(np.log2(np.clip(ratio, 1 / LARGEST, LARGEST))))
 
 
-def _input_peaks(net: Net, unit: Unit) -> np.ndarray:
+def input_peaks(net: Net, unit: Unit) -> np.ndarray:
+    """By input channel, the largest weight that reads it."""
     weight = np.abs(net.constant(unit.weight))  # type: ignore[arg-type]
-    axis = _input_axis(net, unit)
+    axis = input_axis(net, unit)
     return weight.max(axis=tuple(index for index in range(weight.ndim) if index != axis))
 
 
-def _input_axis(net: Net, unit: Unit) -> int:
+def input_axis(net: Net, unit: Unit) -> int:
+    """Where in the weight the input channels lie."""
     if unit.is_matmul:
         return 1 if is_transposed(net.nodes[unit.node]) else 0
     return 2
@@ -108,7 +110,7 @@ def equalize_channels(
             biases[unit.node] = net.constant(unit.bias) / scale.astype(np.float32)  # type: ignore[operator]
         for reader in dict.fromkeys(pairs[name]):
             shape = [1] * weight(reader).ndim
-            shape[_input_axis(net, reader)] = -1
+            shape[input_axis(net, reader)] = -1
             weights[reader.node] = (weight(reader) * scale.reshape(shape)).astype(np.float32)
     return net.changed(_changes(net, units, weights, biases)).pruned()
 

@@ -9,7 +9,7 @@ from lpot.backends.tensorflow.nodes import make_node
 from lpot.backends.tensorflow.operands import operands_of
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.steps import Step
-from lpot.backends.tensorflow.weights import bias_of, weight_of
+from lpot.backends.tensorflow.weights import bias_of, mended_bias, weight_of
 
 FUSED = {
     "Conv2D": "_FusedQuantizedConv2D",
@@ -21,13 +21,14 @@ def quantize_conv(draft: Draft, step: Step) -> None:
     unit = step.unit
     node = draft.prepared.net.nodes[unit.node]
     assert step.config.weight is not None
-    taken, given = draft.taken(step), draft.plan.held[step.out]
+    taken, given = draft.plan.taken(unit), draft.plan.held[step.out]
     added = draft.plan.wanted[step.addend] if step.sums and step.addend else None
     weight = weight_of(draft.prepared, unit, step.config.weight, taken)
     # With an activation the form has no shift; without one the bias lifts everything above 0,
     # where the Relu that comes with a fused sum changes nothing.
     shift_added = added.shift if added is not None else 0.0
-    bias = bias_of(draft.prepared, unit, weight, taken, given.shift, shift_added)
+    plain = mended_bias(draft.prepared, unit, draft.plan.shifts)
+    bias = bias_of(plain, weight, taken, given.shift, shift_added)
     operands = operands_of(draft, step, taken, weight, bias)
     if added is not None and step.addend is not None:
         summand = draft.quantized(step.addend, added)

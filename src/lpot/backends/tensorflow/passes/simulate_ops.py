@@ -10,8 +10,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed
-from lpot.backends.tensorflow.formats import Format, takes
+from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
@@ -76,8 +77,7 @@ class _Sketch:
         stem = self.name_for(f"lpot_simulated/{number}")
         wanted = self._put(make_const(f"{stem}/number", np.int32(number)))
         chosen = self._put(make_node("Equal", f"{stem}/chosen", [self.which, wanted], T=tf.int32))
-        form = plan.wanted[unit.x]
-        taken = form if takes(unit, form) else plan.signed[unit.x]
+        taken = plan.taken(unit)
         x, weight = data_inputs(node)[:2]
         source = self._rounded(f"{stem}/in", x, chosen, taken)
         self.forks.append(f"{stem}/in/fork")
@@ -88,10 +88,22 @@ class _Sketch:
             make_node("SelectV2", f"{stem}/blend", [chosen, rounded, weight], T=tf.float32)
         )
         self._put(with_inputs(node, [source, blend]))
+        if unit.key.name in plan.shifts and unit.bias is not None:
+            self._mend_bias(stem, unit, chosen, plan.shifts[unit.key.name])
         if step.out in plan.held:
             self.moved[step.out] = self._rounded(
                 f"{stem}/out", step.out, chosen, plan.held[step.out]
             )
+
+    def _mend_bias(self, stem: str, unit: Unit, chosen: str, shift: np.ndarray) -> None:
+        assert unit.bias is not None
+        add = self.prepared.net.only_user(unit.node)
+        value = self.prepared.net.constant(unit.bias)
+        assert add is not None and value is not None
+        mended = self._put(make_const(f"{stem}/bias", (value - shift).astype(np.float32)))
+        inputs = [chosen, mended, unit.bias]
+        blend = self._put(make_node("SelectV2", f"{stem}/bias_blend", inputs, T=tf.float32))
+        self._put(with_inputs(add, [unit.node, blend]))
 
     def finish(self) -> Net:
         for name in self.forks:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -57,6 +57,45 @@ def _reductions(net: Net, tensor: str, stem: str) -> list[NodeDef]:
         made("Min", "min", "rows", "axes", **real, Tidx=tf.int32),
         made("Max", "max", "rows", "axes", **real, Tidx=tf.int32),
     ]
+
+
+def watch_columns(net: Net, tensors: Sequence[str]) -> tuple[Net, list[list[str]]]:
+    """The graph, and per matrix the smallest and the largest value of each column."""
+    changes: dict[str, NodeDef] = {}
+    name_for = Namer(net.nodes)
+    axis = make_const(name_for("lpot_columns/axis"), np.zeros(1, np.int32))
+    changes[axis.name] = axis
+    fetches = []
+    for index, tensor in enumerate(tensors):
+        ends = [
+            make_node(
+                op,
+                name_for(f"lpot_columns/{index}/{op}"),
+                [tensor, axis.name],
+                T=tf.float32,
+                Tidx=tf.int32,
+            )
+            for op in ("Min", "Max")
+        ]
+        changes.update((node.name, node) for node in ends)
+        fetches.append([full_name(node.name) for node in ends])
+    return net.changed(changes), fetches
+
+
+def watch_means(net: Net, tensors: Mapping[str, int]) -> tuple[Net, list[str]]:
+    """The graph, and per tensor the mean of each channel; with how many axes each has."""
+    changes: dict[str, NodeDef] = {}
+    name_for = Namer(net.nodes)
+    fetches = []
+    for index, (tensor, rank) in enumerate(tensors.items()):
+        axes = make_const(name_for(f"lpot_means/{index}/axes"), np.arange(rank - 1, dtype=np.int32))
+        inputs = [tensor, axes.name]
+        mean = make_node(
+            "Mean", name_for(f"lpot_means/{index}"), inputs, T=tf.float32, Tidx=tf.int32
+        )
+        changes.update((node.name, node) for node in (axes, mean))
+        fetches.append(full_name(mean.name))
+    return net.changed(changes), fetches
 
 
 def watch_channels(net: Net, tensors: Sequence[str]) -> tuple[Net, list[str]]:

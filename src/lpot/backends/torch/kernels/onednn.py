@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
-from typing import Any
-
 import torch
 
 from lpot.backends.torch.kernels.engine import EngineKernel, supported_engines
 from lpot.backends.torch.kernels.interface import Affine, Geometry, Run
+from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.weights import Weights
 
 _NEEDED = ("qlinear_prepack", "qlinear_pointwise", "qconv_prepack", "qconv_pointwise")
@@ -99,31 +96,23 @@ def _scales(weights: Weights, channels: int) -> tuple[torch.Tensor, torch.Tensor
     return scale, torch.zeros(channels, dtype=torch.int64)
 
 
-class _Last(threading.local):
-    """What was quantized last: query, key and value read one tensor, so it is done once."""
-
-    source: weakref.ReferenceType[torch.Tensor] | None = None
-    stamp: tuple[Any, ...] = ()
-    codes: torch.Tensor | None = None
-
-
-_last = _Last()
+_quantized = Latest()
 
 
 def _codes(x: torch.Tensor, inlet: Affine) -> tuple[torch.Tensor, float, int]:
     """The input as plain uint8, with the scale and zero point it has."""
     if x.is_quantized:
-        return x.int_repr(), x.q_scale(), x.q_zero_point()
-    if x.is_inference():  # has no version counter, so a change could not be noticed
-        return _quantize(x, inlet), inlet.scale, inlet.zero_point
-    stamp = (x._version, inlet)
-    if _last.source is None or _last.source() is not x or _last.stamp != stamp:
-        _last.codes = _quantize(x, inlet)
-        _last.source, _last.stamp = weakref.ref(x), stamp
-    assert _last.codes is not None
-    return _last.codes, inlet.scale, inlet.zero_point
+        return _bare(x), x.q_scale(), x.q_zero_point()
+    codes = _quantized.get(x, inlet, lambda: _quantize(x, inlet))
+    return codes, inlet.scale, inlet.zero_point
 
 
 def _quantize(x: torch.Tensor, inlet: Affine) -> torch.Tensor:
-    codes = torch.quantize_per_tensor(x.detach(), inlet.scale, inlet.zero_point, torch.quint8)
-    return codes.int_repr()
+    return _bare(torch.quantize_per_tensor(x.detach(), inlet.scale, inlet.zero_point, torch.quint8))
+
+
+def _bare(x: torch.Tensor) -> torch.Tensor:
+    """The integers where they lie: int_repr copies them one by one, which takes longer than
+    quantizing did."""
+    codes = torch.empty(0, dtype=torch.uint8)
+    return codes.set_(x.untyped_storage(), x.storage_offset(), x.size(), x.stride())

@@ -35,6 +35,8 @@ class LowModule(nn.Module):  # type: ignore[misc]
             self.register_buffer(f"{name}_int8", weights.values)
             self.register_buffer(f"{name}_scale", weights.scale)
             self.register_buffer(bias_name(name), weights.bias)
+            if weights.smooth is not None:
+                self.register_buffer(f"{name}_smooth", weights.smooth)
         self.training = False
 
     def real(self, name: str) -> torch.Tensor:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
+from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.kinds import is_hf_conv1d
 from lpot.backends.torch.modules.base import LowModule, as_inlet
 from lpot.backends.torch.weights import Weights
@@ -24,6 +25,7 @@ class Settings:
     outlet: Affine | None = None
     relu: bool = False
     reduced: bool = False  # dynamic with 7 bits
+    divided: bool = False  # a layer norm does the smoothing of the input
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value not in (None, False)}
@@ -39,6 +41,7 @@ class Settings:
             kernel=raw["kernel"],
             relu=bool(raw.get("relu", False)),
             reduced=bool(raw.get("reduced", False)),
+            divided=bool(raw.get("divided", False)),
             **sides,
         )
 
@@ -54,6 +57,10 @@ class LowLinear(LowModule):
 
     def runner(self, outlet: Affine | None = None) -> Run:
         """The function that computes it; with an outlet given the output stays quint8."""
+        run, smooth = self._kernel(outlet), self.smooth
+        return run if smooth is None else lambda x: run(_smoothed(x, smooth))
+
+    def _kernel(self, outlet: Affine | None) -> Run:
         kernel, settings = KERNELS[self.settings.kernel], self.settings
         weights = self.parts["weight"]
         if settings.inlet is None:
@@ -62,6 +69,11 @@ class LowLinear(LowModule):
         return kernel.linear(
             weights, settings.inlet, outlet or settings.outlet, settings.relu, emit
         )
+
+    @property
+    def smooth(self) -> torch.Tensor | None:
+        """What it multiplies its input with, which it wants as floats for that."""
+        return None if self.settings.divided else self.parts["weight"].smooth
 
     def ready(self) -> Run:
         """Packed for calls from float neighbours; inside a captured part nobody may need that."""
@@ -79,6 +91,18 @@ class LowLinear(LowModule):
 
     def facts(self) -> dict[str, Any]:
         return self.settings.to_json()
+
+
+_products = Latest()
+
+
+def _smoothed(x: torch.Tensor, smooth: torch.Tensor) -> torch.Tensor:
+    """Linears that read one tensor share their factors, too."""
+
+    def make() -> torch.Tensor:
+        return (x.dequantize() if x.is_quantized else x.detach()) * smooth
+
+    return _products.get(x, id(smooth), make, held=smooth)
 
 
 class LowConv(LowModule):

@@ -57,6 +57,7 @@ class Spelled(nn.Module):  # type: ignore[misc]
         self.register_buffer("values", weights.values)
         self.register_buffer("scale", weights.scale)
         self.register_buffer("bias", weights.bias)
+        self.register_buffer("smooth", low.smooth if isinstance(low, LowLinear) else None)
         settings: Any = low.settings
         self.relu: bool = settings.relu
         outlet = settings.outlet if isinstance(low, LowConv) else None
@@ -70,6 +71,8 @@ class Spelled(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.pad is not None:
             x = functional.pad(x, self.pad, mode=self.pad_mode)
+        if self.smooth is not None:
+            x = x * self.smooth
         if self.inlet is not None:
             x = self.speller.round(x, self.inlet)
         weight = self.speller.real(self.values, self.scale, self.axis)

@@ -152,6 +152,10 @@ def _is_static(module: nn.Module | None) -> bool:
     return isinstance(module, LowConv | LowLinear) and module.settings.inlet is not None
 
 
+def _wants_floats(module: nn.Module) -> bool:
+    return isinstance(module, LowLinear) and module.smooth is not None
+
+
 def _able(
     captured: Capture, modules: Mapping[str, nn.Module], inner: Mapping[fx.Node, Chain]
 ) -> set[fx.Node]:
@@ -201,6 +205,8 @@ def _readers(
             continue
         for user in node.users:
             name = captured.site_of(user) if user in low else None
+            if name is not None and _wants_floats(modules[name]):
+                continue
             if name is None and user in able and user not in low:
                 name = reader.get(user)
             if name is not None:

@@ -1,0 +1,122 @@
+"""What a recipe is built on: the prepared graph with its channels repaired, and its statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from lpot.backends.tensorflow.passes.mend_bias import BIAS, MEANS, bias_shifts
+from lpot.backends.tensorflow.passes.smooth_channels import smooth_channels
+from lpot.backends.tensorflow.passes.split_outliers import split_outliers
+from lpot.backends.tensorflow.plan import Plan, Shapes, plan
+from lpot.backends.tensorflow.prepare import Patched, Prepared
+from lpot.core.backend import Observations
+from lpot.core.numerics import TensorStats
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.smooth import Extremes, extremes, smoothing
+
+SCALES = "scales/"  # where the factors of equalization lie among the extras of observations
+SPLIT = "split_outliers"  # the repair's name in a recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """The recipe has a line for each op that a repair has added."""
+
+    prepared: Prepared
+    recipe: Recipe
+    stats: Mapping[str, TensorStats]
+    shapes: Shapes
+    means: Mapping[str, np.ndarray]  # by tensor and channel; empty where biases are not mended
+
+    def plan(self, recipe: Recipe | None = None) -> Plan:
+        """The plan of the recipe, or of another one for the same graph."""
+        drawn = plan(self.prepared, recipe or self.recipe, self.stats, self.shapes)
+        return replace(drawn, shifts=bias_shifts(self.prepared, drawn, self.means))
+
+
+def ground_of(prepared: Prepared, recipe: Recipe, observations: Observations) -> Ground:
+    """Equalized as calibration found it; split and smoothed as the recipe says."""
+    scales = {
+        name.removeprefix(SCALES): scale
+        for name, scale in observations.extra.items()
+        if name.startswith(SCALES)
+    }
+    even = prepared.equalized(scales)
+    shapes = Shapes.of(observations)
+    means = _means(recipe, observations)
+    alpha = smoothing(recipe)
+    if alpha is None and SPLIT not in recipe.repairs:
+        return Ground(even, recipe, observations.tensors, shapes, means)
+    mended = repaired(even, extremes(observations), SPLIT in recipe.repairs, alpha)
+    stats = dict(observations.tensors)
+    for name, found in mended.fresh.items():
+        stats[name] = TensorStats.empty()
+        stats[name].update(found.smoothed(np.ones(1)))
+    seen = {**shapes.seen}
+    for name, other in mended.like.items():
+        if other in seen:
+            seen[name] = seen[other]
+    means = {**means, **_spread_means(means, mended)}
+    return Ground(mended.prepared, _spread(recipe, mended), stats, Shapes(seen), means)
+
+
+def _means(recipe: Recipe, observations: Observations) -> dict[str, np.ndarray]:
+    if BIAS not in recipe.repairs:
+        return {}
+    return {
+        name.removeprefix(MEANS): mean
+        for name, mean in observations.extra.items()
+        if name.startswith(MEANS)
+    }
+
+
+def _spread_means(means: Mapping[str, np.ndarray], mended: Patched) -> dict[str, np.ndarray]:
+    """The means of tensors that repairs have made of others."""
+    found = {
+        name: means[source] * factors
+        for name, (source, factors) in mended.scaled.items()
+        if source in means
+    }
+    picked = {
+        name: means[source][channels]
+        for name, (source, channels) in mended.picked.items()
+        if source in means
+    }
+    return {**found, **picked}
+
+
+def repaired(
+    prepared: Prepared, seen: Mapping[str, Extremes], split: bool, alpha: float | None
+) -> Patched:
+    """Made once for the same repairs: trials share the graph and its quantized weights."""
+    values = tuple((name, one.low.tobytes(), one.high.tobytes()) for name, one in seen.items())
+    key = (split, alpha, values)
+    if key not in prepared.variants:
+        made = Patched(prepared, seen)
+        if split:
+            made = split_outliers(made)
+        if alpha is not None:
+            made = smooth_channels(made, alpha)
+        prepared.variants[key] = made
+    found: Patched = prepared.variants[key]
+    return found
+
+
+def _spread(recipe: Recipe, mended: Patched) -> Recipe:
+    """The recipe for the ops of the repaired graph.
+
+    Of a tensor that a repair has made only the ends of its range are known.
+    """
+    configs = {key.name: config for key, config in recipe.ops.items()}
+    ops: dict[OpKey, OpConfig] = dict(recipe.ops)
+    for name, unit in mended.prepared.units.items():
+        config = configs.get(mended.twins.get(name, name))
+        if config is None:
+            continue
+        if unit.x in mended.fresh and not config.is_float:
+            config = replace(config, activation=replace(config.activation, algorithm="minmax"))
+        ops[unit.key] = config
+    return replace(recipe, ops=ops)

@@ -1,0 +1,110 @@
+"""What each channel of the linears' inputs was like during calibration, and who reads what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from lpot.core.backend import Observations
+from lpot.core.smooth import CHANNELS, Extremes
+
+TOGETHER = "together"  # which ops read one tensor, among an observation's extras
+NORMS = "norms"  # which layer norm makes all that an op reads
+
+
+class Channels:
+    """Extremes and mean squares by channel, op by op.
+
+    Ops that read one tensor are told by its identity.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[str, np.ndarray] = {}  # op → lows, highs, sums of squares
+        self._rows: dict[str, int] = {}
+        self._leaders: dict[str, str] = {}  # op → the first that read the same tensor
+        self._last: tuple[torch.Tensor, float, str, np.ndarray] | None = None
+
+    def see(self, op: str, value: torch.Tensor) -> None:
+        if not value.is_floating_point() or not value.numel() or not value.dim():
+            return
+        # Tensors made in inference mode do not count their changes: NaN is never the same.
+        version = math.nan if value.is_inference() else value._version
+        if self._last is None or self._last[0] is not value or self._last[1] != version:
+            self._last = (value, version, op, _summary(value))
+        _, _, leader, found = self._last
+        self._leaders.setdefault(op, leader)
+        known = self._seen.get(op)
+        self._seen[op] = found if known is None else _merged(known, found)
+        self._rows[op] = self._rows.get(op, 0) + value.numel() // value.shape[-1]
+
+    def forget(self) -> None:
+        """A batch is over: its tensors are let go."""
+        self._last = None
+
+    def extra(self) -> dict[str, np.ndarray]:
+        """As an observation's extras: rows of lows, highs and mean squares for each op."""
+        pairs = sorted(f"{op}={leader}" for op, leader in self._leaders.items())
+        found: dict[str, np.ndarray] = {TOGETHER: np.array(pairs, np.str_)}
+        for op, (low, high, total) in self._seen.items():
+            mean = total / self._rows[op]
+            found[f"{CHANNELS}{op}"] = np.stack([low, high, mean]).astype(np.float32)
+        return found
+
+
+def _summary(value: torch.Tensor) -> np.ndarray:
+    rows = value.detach().float().reshape(-1, value.shape[-1])
+    low, high = torch.aminmax(rows, dim=0)
+    parts = (low, high, rows.square().sum(0))
+    return np.stack([part.numpy().astype(np.float64) for part in parts])
+
+
+def _merged(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    low, high = np.minimum(one[0], other[0]), np.maximum(one[1], other[1])
+    return np.stack([low, high, one[2] + other[2]])
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Linears that always read the same values, and what these were like."""
+
+    ops: tuple[str, ...]
+    extremes: Extremes
+    power: np.ndarray
+    norm: str | None = None  # the layer norm that makes these values for them alone
+
+
+def seen_channels(observations: Observations) -> list[Group]:
+    """The linears that ran, each in one group; one that differs from its leader stands alone."""
+    extra = observations.extra
+    seen = {
+        name.removeprefix(CHANNELS): np.asarray(value)
+        for name, value in extra.items()
+        if name.startswith(CHANNELS)
+    }
+    leaders, norms = _pairs(extra.get(TOGETHER, ())), _pairs(extra.get(NORMS, ()))
+    members: dict[str, list[str]] = {}
+    for op, found in seen.items():
+        first = leaders.get(op, op)
+        together = first in seen and np.array_equal(found, seen[first])
+        members.setdefault(first if together else op, []).append(op)
+    return [
+        Group(tuple(ops), Extremes(*seen[first][:2]), seen[first][2], _norm(ops, norms))
+        for first, ops in members.items()
+    ]
+
+
+def _norm(ops: list[str], norms: Mapping[str, str]) -> str | None:
+    """The norm that all these read, if they are all that read it."""
+    name = norms.get(ops[0])
+    readers = {op for op, norm in norms.items() if norm == name}
+    return name if name is not None and readers == set(ops) else None
+
+
+def _pairs(words: Iterable[Any]) -> dict[str, str]:
+    found = (str(word).rpartition("=") for word in words)
+    return {op: value for op, _, value in found}
