@@ -125,3 +125,9 @@ def test_own_feeds_are_checked():
     for wrong in (np.zeros((2, 3, 8)), np.zeros((2, 4, 8, 8)), np.full((2, 3, 8, 8), None)):
         with pytest.raises(DataError, match="the model takes x float32"):
             check([IMAGE], {"x": wrong})
+
+
+@pytest.mark.parametrize("value", ["a.record", np.array("a.record", dtype=object), b"a.record"])
+def test_texts_may_be_held_as_objects(value):
+    feed = check([InputSpec("file", "object", ())], {"file": value})
+    assert feed["file"].dtype.kind in "US" and feed["file"].shape == ()

@@ -205,6 +205,13 @@ def test_what_is_no_checkpoint_is_told_apart(
         main(words(bert, "MRPC", data, out, "--do_train", "--local_rank=0"))
 
 
+def test_a_checkpoint_of_another_task_is_trained_on(tmp_path: Path) -> None:
+    three = write_bert(tmp_path / "three", "BertForSequenceClassification", labels=3)
+    data, out = write_glue(tmp_path / "glue", "MRPC"), tmp_path / "out"
+    script("run_glue_tune").main(words(three, "MRPC", data, out, *TRAIN))
+    assert weights(out)["classifier.weight"].shape[0] == 2
+
+
 @pytest.mark.parametrize("spelt", ["STS-B", "stsb", "sts_b", "Sts-b"])
 def test_a_task_may_be_spelt_as_one_likes(spelt: str, bert: Path, tmp_path: Path) -> None:
     flags = words(bert, spelt, tmp_path, tmp_path / "out", "--do_eval")

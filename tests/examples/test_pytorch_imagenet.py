@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,6 +13,18 @@ import pytest
 from tiny_bert import PYTORCH, ROOT, script
 
 DATA = Path(os.environ.get("LPOT_DATA", ROOT.parent / "shared" / "data"))
+
+
+def test_the_net_is_made_of_stock_modules() -> None:
+    """A subclass of Conv2d would stay in FP32; the names are those of the published weights."""
+    nn = pytest.importorskip("torch").nn
+    net = script("efficientnet_lite0", PYTORCH).EfficientNetLite0()
+    convs = [module for module in net.modules() if isinstance(module, nn.Conv2d)]
+    assert len(convs) == 49 and all(type(conv) is nn.Conv2d for conv in convs)
+    names = {name.split(".")[-2] for name in net.state_dict()}
+    assert names == {"_conv_stem", "_conv_head", "_fc", "_bn0", "_bn1", "_bn2"} | {
+        f"_{kind}_conv" for kind in ("expand", "depthwise", "project")
+    }
 
 
 @pytest.mark.slow
@@ -35,6 +48,9 @@ def test_efficientnet_needs_no_python(tmp_path: Path) -> None:
     )
     assert done.returncode in (0, 3), done.stderr
     assert (tmp_path / "int8" / "best_configure.yaml").is_file()
+    if done.returncode == 0:
+        card = json.loads((tmp_path / "int8.card.json").read_text("utf-8"))
+        assert len(card["recipe"]["ops"]) == 50
 
 
 @pytest.mark.slow

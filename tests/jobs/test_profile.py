@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,10 @@ from click.testing import CliRunner
 from lpot.backends import get_backend
 from lpot.cli import cli
 from lpot.core.benchmark import Settings
-from lpot.core.errors import EvaluationError, LpotError
+from lpot.core.errors import EvaluationError, LpotError, UnsupportedModel
 from lpot.core.space import restrict
 from lpot.demo import demo_data, demo_model_path
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.contestant import Contestant, Loaded, _profile
 from lpot.jobs.profile import profile
 from lpot.jobs.runtimes import runtimes
 
@@ -178,3 +179,12 @@ def test_a_model_that_no_other_runtime_reads(digits: tuple[Any, Any]) -> None:
     model = toy_backend.ToyModel(toy_backend.ToyBackend(), toy_backend.Net(()))
     with pytest.raises(LpotError, match="toy can't be written as ONNX"):
         runtimes(model, (np.zeros((1, 2), np.float32),))
+
+
+def test_ops_that_can_not_be_timed_do_not_lose_the_model() -> None:
+    def refuse(*given: Any) -> None:
+        raise UnsupportedModel("the graph reads its data itself")
+
+    model: Any = SimpleNamespace(backend=SimpleNamespace(profile=refuse))
+    found = _profile(Loaded(lambda feed: None, None, model=model), None, 3)
+    assert found == {"ops": None, "why": "the graph reads its data itself"}

@@ -99,6 +99,15 @@ def _pool(node: onnx.NodeProto, made: dict[str, Any], weights: Weights) -> Any:
     return tf.nn.max_pool2d(made[node.input[0]], 2, 2, "VALID", name=node.name)
 
 
+def _thin(node: onnx.NodeProto, made: dict[str, Any], weights: Weights) -> Any:
+    return made[node.input[0]][:, ::2, ::2]
+
+
+def _pad(node: onnx.NodeProto, made: dict[str, Any], weights: Weights) -> Any:
+    pads = weights[node.input[1]]
+    return tf.pad(made[node.input[0]], [[0, 0], [0, 0], [0, 0], [pads[1], pads[5]]])
+
+
 def _plain(node: onnx.NodeProto, made: dict[str, Any], weights: Weights) -> Any:
     """A function of whole tensors."""
     values = [made[name] if name in made else weights[name] for name in node.input]
@@ -116,6 +125,8 @@ _MAKERS: dict[str, Callable[[onnx.NodeProto, dict[str, Any], Weights], Any]] = {
     "Concat": _concat,
     "Transpose": _transpose,
     "MaxPool": _pool,
+    "Slice": _thin,
+    "Pad": _pad,
 }
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Relu": tf.nn.relu,

@@ -163,6 +163,14 @@ def _mean(x: torch.Tensor) -> torch.Tensor:
     return x.mean(-1, keepdim=True)
 
 
+def _thin(x: torch.Tensor, *rest: Any) -> torch.Tensor:
+    return x[:, :, ::2, ::2]
+
+
+def _pad(x: torch.Tensor, pads: list[int]) -> torch.Tensor:
+    return functional.pad(x, (0, 0, 0, 0, pads[1], pads[5]))
+
+
 _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "Relu": functional.relu,
     "Add": torch.add,
@@ -180,6 +188,8 @@ _FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
     "MatMul": torch.matmul,
     "Concat": _concat,
     "Reshape": _reshape,
+    "Slice": _thin,
+    "Pad": _pad,
     "Transpose": torch.permute,
     "ReduceMean": _mean,
     "Resize": _twice,

@@ -183,6 +183,36 @@ def leaky(seed: int = 0) -> Torn:
     return Torn(net.make(IMAGE, ["fc"]), pictures(seed))
 
 
+def padded_shortcut(seed: int = 0) -> Torn:
+    """CIFAR's ResNets: the stream goes on thinned out, with zeros for the channels it lacks."""
+    net = Weaver(seed)
+    net.const("starts", [0, 0], np.int64)
+    net.const("ends", [2**31, 2**31], np.int64)
+    net.const("axes", [2, 3], np.int64)
+    net.const("steps", [2, 2], np.int64)
+    net.const("zeros", [0, 4, 0, 0, 0, 4, 0, 0], np.int64)
+    x = net.relu(net.conv("x", "stem", (8, 3, 3, 3)))
+    y = net.conv(net.relu(net.conv(x, "a1", (8, 8, 3, 3))), "a2", (8, 8, 3, 3))
+    x = net.relu(net.add("Add", [x, y], "a.add"))
+    thin = net.add("Slice", [x, "starts", "ends", "axes", "steps"], "thin")
+    wide = net.add("Pad", [thin, "zeros"], "wide")
+    y = net.relu(net.conv(x, "b1", (16, 8, 3, 3)))
+    y = net.add("Slice", [y, "starts", "ends", "axes", "steps"], "b.thin")
+    y = net.conv(y, "b2", (16, 16, 3, 3))
+    x = net.relu(net.add("Add", [wide, y], "b.add"))
+    net.head(x, 16)
+    stream = net.factors(16)
+    for name, scale in (("stem", stream[4:12]), ("a2", stream[4:12]), ("b2", stream)):
+        net.weights[f"{name}.w"] *= scale.reshape(-1, 1, 1, 1)
+        net.weights[f"{name}.b"] *= scale
+    for name in ("a1", "b1"):
+        net.weights[f"{name}.w"] /= stream[4:12].reshape(1, -1, 1, 1)
+    net.weights["fc.w"] /= stream
+    net.tear(["a1"], ["a2"])
+    net.tear(["b1"], ["b2"])
+    return Torn(net.make(IMAGE, ["fc"]), pictures(seed))
+
+
 def gelu_outliers(seed: int = 0) -> Torn:
     """Hidden channels of a feed-forward part that are huge, and read with little weight."""
     net = Weaver(seed)
@@ -300,6 +330,7 @@ MENDED_MORE: dict[str, Callable[[int], Torn]] = {
     "flattened": flattened,
     "giant channel": giant_channel,
     "leaky": leaky,
+    "padded shortcut": padded_shortcut,
     "gelu outliers": gelu_outliers,
     "query outliers": query_outliers,
     "rms outliers": rms_outliers,

@@ -17,6 +17,12 @@ for word in "$@"; do
   esac
 done
 [ -n "$data" ] || { echo "error: --dataset_location= is needed" >&2; exit 2; }
+for part in images val_map.txt; do
+  [ -e "$data/$part" ] || { echo "error: $data has no $part: it should hold images/ and" \
+    "val_map.txt, with a line 'file label' for each image" >&2; exit 2; }
+done
+case $images in *[!0-9]* | 0) echo "error: --images=$images should be a number from 1 up" >&2
+  exit 2 ;; esac
 # Every second image is calibrated on, the others judge; paths in the yaml are relative to here.
 ln -sfn "$(cd "$data" && pwd)/images" imagenet_images
 awk 'NR % 2 == 1' "$data/val_map.txt" | head -n "${images:-1000000}" > calibration_images.txt

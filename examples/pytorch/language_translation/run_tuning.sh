@@ -13,9 +13,16 @@ for word in "$@"; do
     --output_model=*) options+=("--output_dir=$value") ;;
     --config=*) options+=("--config=$value") ;;
     --batch_size=*) options+=("--per_gpu_eval_batch_size=$value") ;;
-    --max_eval_samples=* | --manual_stubs) options+=("$word") ;;
+    --max_eval_samples=* | --max_seq_length=* | --manual_stubs) options+=("$word") ;;
     *) echo "error: $word is not known; known are --topology= --dataset_location= --input_model=" \
-            "--output_model= --config= --batch_size=" >&2; exit 2 ;;
+            "--output_model= --config= --batch_size= --max_eval_samples= --max_seq_length=" \
+            "--manual_stubs" >&2; exit 2 ;;
+  esac
+done
+for need in data_dir:dataset_location model_name_or_path:input_model output_dir:output_model; do
+  case " ${options[*]-} " in
+    *" --${need%%:*}="*) ;;
+    *) echo "error: --${need##*:}= is needed" >&2; exit 2 ;;
   esac
 done
 task=${topology##*_}

@@ -172,7 +172,7 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
         raise DataError(f"the feed has the keys {sorted(feed)}, but the model's inputs are {names}")
     arrays: dict[str, np.ndarray] = {}
     for spec in inputs:
-        array = as_array(feed[spec.name])
+        array = _plain(as_array(feed[spec.name]))
         shape = array.shape if spec.shape is None else spec.shape
         pairs = zip(shape, array.shape, strict=False)
         clash = any(isinstance(size, int) and size != number for size, number in pairs)
@@ -185,3 +185,10 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
         is_text = array.dtype.kind in "US" and spec.dtype == "object"
         arrays[spec.name] = array if is_text else array.astype(spec.dtype, copy=False)
     return arrays
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """Texts held as objects, as pandas and TensorFlow give them, in numpy's own form."""
+    if array.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in array.flat):
+        return np.array(array.tolist())
+    return array

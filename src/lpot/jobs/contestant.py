@@ -183,7 +183,10 @@ def _profile(loaded: Loaded, feed: Any, runs: int) -> dict[str, Any]:
     verb = getattr(model.backend, "profile", None) if model is not None else None
     if verb is None:
         return {"ops": None, "why": f"{loaded.framework or 'it'} can't tell the time of single ops"}
-    return {"ops": [op.to_json() for op in verb(model, feed, runs)]}
+    try:
+        return {"ops": [op.to_json() for op in verb(model, feed, runs)]}
+    except LpotError as error:
+        return {"ops": None, "why": str(error)}  # its times are good all the same
 
 
 def _run(call: Call, feeds: Iterator[Any], order: Mapping[str, Any]) -> dict[str, Any]:

@@ -190,3 +190,49 @@ def test_a_sum_between_followers_is_freed_by_a_group(monkeypatch: pytest.MonkeyP
     grouped = backend.rank(model, recipe, seen)
     assert grouped.keys() == alone.keys()
     assert all(grouped[key] >= alone[key] for key in alone) and grouped != alone
+
+
+def test_a_pad_of_channels_is_part_of_a_wider_stream() -> None:
+    """The shortcut of CIFAR's ResNets: thinned out, and zeros for the channels that it lacks."""
+    net = Weaver()
+    stem = net.conv("x", "stem", (4, 8, 1, 1))
+    for name, values in (("from", [0]), ("to", [99]), ("axis", [2]), ("step", [2])):
+        net.const(name, values, np.int64)
+    thin = net.add("Slice", [stem, "from", "to", "axis", "step"], "thin")
+    wide = net.add("Pad", [thin, net.const("zeros", [0, 1, 0, 0, 0, 3, 0, 0], np.int64)], "wide")
+    other = net.add("Slice", ["x", "from", "to", "axis", "step"], "other")
+    x = net.add("Add", [wide, net.conv(other, "beside", (8, 8, 1, 1))], "sum")
+    net.conv(x, "last", (2, 8, 1, 1))
+    (group,) = channel_groups(graph_of(net, "last"))
+    assert group.size == 8
+    assert {layer.node.name: start for layer, start in group.makers} == {"stem": 1, "beside": 0}
+
+
+@pytest.mark.parametrize(("start", "step", "placed"), [(3, 1, 3), (-5, 1, 3), (0, 2, None)])
+def test_a_slice_of_channels_is_read_at_its_place(
+    start: int, step: int, placed: int | None
+) -> None:
+    net = Weaver()
+    net.conv("x", "stem", (8, 8, 1, 1))
+    for name, value in (("from", start), ("to", 99), ("axis", 1), ("step", step)):
+        net.const(name, [value], np.int64)
+    part = net.add("Slice", ["stem", "from", "to", "axis", "step"], "part")
+    net.conv(part, "last", (2, 5 if step == 1 else 4, 1, 1))
+    found = channel_groups(graph_of(net, "last"))
+    places = {layer.node.name: at for group in found for layer, at, _ in group.readers}
+    assert places == ({} if placed is None else {"last": placed})
+
+
+def test_pads_that_are_counted_in_the_graph_are_constants() -> None:
+    """As PyTorch's exporter writes them: a dozen ops on small integers."""
+    net = Weaver()
+    net.conv("x", "stem", (4, 8, 1, 1))
+    net.const("four", [4], np.int64)
+    net.const("given", [0, 2, 0, 0], np.int64)
+    zeros = net.add("ConstantOfShape", ["four"], "none", value=helper.make_tensor("v", 7, [1], [0]))
+    pads = net.add("Concat", ["given", zeros], "pads", axis=0)
+    net.conv(net.add("Pad", ["stem", pads], "wide"), "last", (2, 6, 1, 1))
+    proto = net.make(INPUT, ["last"])
+    model = OnnxBackend().load(proto)
+    (group,) = channel_groups(model.folded)
+    assert members(group) == (["stem"], ["last"]) and group.size == 6

@@ -19,6 +19,7 @@ from backends.tensorflow.nets import Maker, block, cnn, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.passes.split_outliers import loud_channels
 from lpot.backends.tensorflow.repair import SPLIT, ground_of
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
@@ -283,6 +284,7 @@ def test_advice_is_kept_with_the_run(tmp_path: Path) -> None:
     kept = next((tmp_path / "run").glob("advice-*.json"))
     assert SPLIT in json.loads(kept.read_text())["repairs"]
     assert any(SPLIT in note for note in first.notes)
+    assert BIAS in first.recipe.repairs  # by default
     written = kept.read_text()
     again = tuned()
     assert again.recipe == first.recipe and SPLIT in again.recipe.repairs

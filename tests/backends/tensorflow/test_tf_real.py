@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ pytestmark = [
 
 
 def quantized(model: TensorflowModel, batches: list[Any]) -> TensorflowModel:
-    recipe = restrict(BACKEND.inspect(model), ()).default()
+    recipe = replace(restrict(BACKEND.inspect(model), ()).default(), repairs=BACKEND.repairs)
     return BACKEND.build(model, recipe, BACKEND.observe(model, batches, (0,))[0])
 
 

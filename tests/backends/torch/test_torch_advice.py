@@ -15,8 +15,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+import lpot
 from backends.torch.test_torch_models import BACKEND, default
 from backends.torch.torch_nets import seeded
+from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowLinear
 from lpot.backends.torch.ranges import Observed
@@ -149,6 +151,15 @@ def test_float_ops_are_left_alone() -> None:
     same(model, BACKEND.build(model, every, seen))
 
 
+def test_a_range_that_was_asked_for_is_kept() -> None:
+    model, recipe, seen = prepared(torn())
+    key = OpKey("inner", "Linear")
+    activation = replace(recipe.ops[key].activation, algorithm="percentile")
+    asked = smoothed(recipe).replace({key: replace(recipe.ops[key], activation=activation)})
+    built = BACKEND.build(model, asked, seen)
+    assert low(built, "inner").smooth is None and low(built, "query").smooth is not None
+
+
 def test_the_weight_that_code_may_read_is_the_original_s() -> None:
     model, recipe, seen = prepared(torn())
     built = BACKEND.build(model, smoothed(recipe), seen)
@@ -182,6 +193,7 @@ def test_a_smoothed_model_is_saved_and_read(tmp_path: Path, opaque: bool) -> Non
     same(built, BACKEND.load_checkpoint(tmp_path / "int8", seeded(Torn(opaque=opaque))))
 
 
+@pytest.mark.slow
 def test_a_smoothed_model_is_exported(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
@@ -277,94 +289,88 @@ def test_ops_without_calibration_get_no_advice() -> None:
     assert list(BACKEND.advise(model, recipe, Observations(0, {}))) == []
 
 
-# -- layer norms that smooth ----------------------------------------------------------------------
+def test_curvature_looks_at_smoothed_ops() -> None:
+    model, recipe, seen = prepared(torn())
+    key = OpKey("inner", "Linear")
+    usual, smooth = (BACKEND.curvature(model, r, seen)[key] for r in (recipe, smoothed(recipe)))
+    assert 0.0 < smooth < 0.2 * usual
 
 
-class PreNorm(Torn):
-    """The residual goes past the norm, so that nobody but linears reads it."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = self.norm(x)
-        shares = torch.softmax(self.query(y) @ self.key(y).transpose(1, 2) / y.shape[-1] ** 0.5, -1)
-        return self.fc(x + self.leave(shares @ self.value(y)) + self.outer(self.inner(y)))
+# -- sharing --------------------------------------------------------------------------------------
 
 
-class Branching(PreNorm):
-    """Reads the norm in one case only."""
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_product_is_shared_and_never_stale(mode: Any) -> None:
+    latest, made = Latest(), []
+    readers = [object(), object(), object()]
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x) + (self.norm(x)[:, 0].sum() if x.shape[0] > 4 else 0.0)
+    def of(x: torch.Tensor, reader: object) -> torch.Tensor:
+        def make() -> torch.Tensor:
+            made.append(1)
+            return x * 2.0
 
+        return latest.get(x, "twice", make, None, reader)
 
-class Returning(PreNorm):
-    def forward(self, x: torch.Tensor) -> Any:
-        y = self.norm(x)
-        return self.fc(x + self.outer(self.inner(y))), y
-
-
-class Twice(PreNorm):
-    """One linear for two inputs."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.fc(x + self.outer(self.inner(self.norm(x)) + self.inner(x)))
-
-
-def norm_smooths(built: TorchModel) -> bool:
-    return any(
-        module.settings.divided
-        for module in built.native.modules()
-        if isinstance(module, LowLinear)
-    )
+    with mode():
+        x = torch.ones(3) + 0.0
+        for step in range(3):
+            found = [of(x, reader) for reader in readers]
+            assert all(torch.equal(one, x * 2.0) for one in found)
+            assert len(made) == step + 1
+            x.add_(1.0)
 
 
-def test_a_norm_that_only_linears_read_smooths_for_them(tmp_path: Path) -> None:
-    model, recipe, seen = prepared(torn(PreNorm))
-    usual, smooth = (BACKEND.build(model, r, seen) for r in (recipe, smoothed(recipe)))
-    assert all(low(smooth, op).settings.divided for op in ("query", "key", "value", "inner"))
-    assert low(smooth, "query").smooth is None
-    assert error(model, smooth) < 0.2 * error(model, usual)
-    weight = model.native.get_submodule("inner").weight.detach()
-    assert float((low(smooth, "inner").weight - weight).abs().max()) < 0.02 * float(weight.max())
-    assert torch.equal(usual.native.norm.weight, model.native.norm.weight)
-    BACKEND.save(smooth, tmp_path / "int8")
-    same(smooth, BACKEND.restore(tmp_path / "int8", seeded(PreNorm())))
-
-
-def test_a_norm_that_smooths_changes_no_bit() -> None:
-    model, recipe, seen = prepared(torn(PreNorm))
-    found = Observed(seen).smooth(model.workshop, smoothed(recipe))["inner"]
-    twin = model.workshop.scaled("norm", found)
-    ((x,),) = batches(1)
-    norm, inner = model.native.norm, model.native.inner
-    scaled = functional.linear(twin(x), inner.weight * found.factors, inner.bias)
-    assert torch.equal(scaled, inner(norm(x)))
-
-
-def test_a_norm_does_not_smooth_for_a_float_op() -> None:
-    model, recipe, seen = prepared(torn(PreNorm))
-    mixed = smoothed(recipe).with_float([OpKey("key", "Linear")])
-    built = BACKEND.build(model, mixed, seen)
-    assert not norm_smooths(built) and low(built, "query").smooth is not None
-    assert error(model, built) < 0.2 * error(model, BACKEND.build(model, recipe, seen))
-
-
-@pytest.mark.parametrize("net", [Torn, Branching, Returning, Twice])
-def test_a_norm_that_others_read_is_left_alone(net: type[nn.Module]) -> None:
-    model, recipe, seen = prepared(torn(net))
+def test_inference_mode_gives_the_same() -> None:
+    model, recipe, seen = prepared(torn())
     built = BACKEND.build(model, smoothed(recipe), seen)
-    assert not norm_smooths(built)
-    assert torch.equal(built.native.norm.weight, model.native.norm.weight)
+    ((x,),) = batches(1, seed=2)
+    with torch.inference_mode():
+        found = built.native(x.clone())
+    np.testing.assert_array_equal(found.numpy(), BACKEND.run(built, (x,))[0])
 
 
-def test_a_norm_that_adds_one_to_its_weight_is_left_alone() -> None:
-    class OneNorm(nn.LayerNorm):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return functional.layer_norm(x, self.normalized_shape, 1.0 + self.weight, self.bias)
+# -- the whole way --------------------------------------------------------------------------------
 
-    class Offset(PreNorm):
-        def __init__(self) -> None:
-            super().__init__()
-            self.norm = OneNorm(WIDTH)
 
-    model, recipe, seen = prepared(torn(Offset))
-    assert not norm_smooths(BACKEND.build(model, smoothed(recipe), seen))
+def agreement(native: nn.Module) -> float:
+    """How often it decides as FP32 does."""
+    with torch.no_grad():
+        pairs = [(native(x), torn()(x)) for (x,) in batches(12, seed=3)]
+    return float(np.mean([(a.argmax(-1) == b.argmax(-1)).float().mean() for a, b in pairs]))
+
+
+@pytest.mark.parametrize("executor", ["serial", pytest.param("process", marks=pytest.mark.slow)])
+def test_tuning_takes_the_advice_and_holds_at_once(executor: str, tmp_path: Path) -> None:
+    result = lpot.tune(
+        torn(),
+        batches(),
+        agreement,
+        0.05,
+        strategy="basic",
+        executor=executor,
+        measure_speed=False,
+        workspace=tmp_path,
+    )
+    assert result.met and result.evaluations == 2 and not result.float_ops
+    assert result.model.recipe.repairs == (EACH,)
+    assert any("smoothed" in note for note in result.notes)
+    usual = BACKEND.load(torn())
+    blunt = BACKEND.build(usual, default(usual), BACKEND.observe(usual, batches(), (0,))[0])
+    assert agreement(blunt.native) < 0.95
+    again = lpot.recover(torn(), tmp_path, 1)
+    same(result.model, again)
+
+
+def test_smoothing_can_be_forbidden(tmp_path: Path) -> None:
+    config = {"quantization": {"recipes": {"smooth_quant": False}}}
+    result = lpot.tune(
+        torn(),
+        batches(),
+        lambda native: 1.0,
+        0.05,
+        strategy="basic",
+        config=config,
+        measure_speed=False,
+        workspace=tmp_path,
+    )
+    assert result.model.recipe.repairs == ()

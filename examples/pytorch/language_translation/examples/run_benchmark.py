@@ -12,8 +12,8 @@ import run_glue_tune
 import run_squad_tune
 import torch
 import transformers
-from task_arguments import Parser, by_name, fail
-from task_model import INT8, load_tokenizer, with_stubs
+from task_arguments import WITH_TYPES, Parser, by_name, fail
+from task_model import INT8, load_tokenizer, read_config, with_stubs
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -31,7 +31,7 @@ def open_model(folder: str, head: str, stubbed_from: str | None = None) -> nn.Mo
     stubs to be put into, which is made from the FP32 checkpoint."""
     if not (Path(folder) / "lpot.json").is_file():
         kind = getattr(transformers, head)
-        return kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32).eval()
+        return kind.from_pretrained(folder, local_files_only=True).float().eval()
     if stubbed_from is not None:
         return load(folder, with_stubs(open_model(stubbed_from, head)))
     return lpot.load(folder, "pytorch").native
@@ -48,7 +48,7 @@ def contestant(
             return model(**{name: torch.from_numpy(value) for name, value in feed.items()})
 
     names = ("input_ids", "attention_mask", "token_type_ids")
-    taken = names if model.config.model_type == "bert" else names[:2]
+    taken = names if model.config.model_type in WITH_TYPES else names[:2]
     return call, [InputSpec(name, "int64", ("n", "length")) for name in taken]
 
 
@@ -66,6 +66,7 @@ class Task:
             if getattr(args, flag):
                 words.append(f"--{flag}={getattr(args, flag)}")
         self.args = self.script.read_arguments(words)
+        read_config(self.args)
         self.tokenizer = load_tokenizer(self.args)
         self.found: Any = self.script.load_and_cache_examples(
             self.args, self.tokenizer, evaluate=True, output_examples=True
@@ -91,7 +92,8 @@ class Task:
             pair = [metric.per_sample(one, references) for one in (before, after)]
             picks = draw.integers(0, len(references), (DRAWS, len(references)))
             means = [one[picks].mean(1) for one in pair]
-            return "f1", 1 - means[1] / means[0]
+            usable = means[0] > 0
+            return "f1", 1 - means[1][usable] / means[0][usable]
         labels = self.dataset.tensors[-1].numpy()
         metric = get_metric("GLUE", task=self.args.task_name)
         metric.update(_outputs(before), labels)
@@ -103,14 +105,23 @@ class Task:
             for logits in (before, after):
                 metric.reset()
                 metric.update(_outputs(logits)[pick], labels[pick])
-                scores.append(metric.details[key])
-            found.append(1 - scores[1] / scores[0])
+                scores.append(_score(metric, key))
+            if scores[0] and None not in scores:
+                found.append(1 - scores[1] / scores[0])
         return key, np.asarray(found)
 
 
 def _outputs(logits: torch.Tensor) -> np.ndarray:
     array = logits.numpy()
     return array.reshape(-1) if array.shape[-1] == 1 else array
+
+
+def _score(metric: Any, key: str) -> float | None:
+    """None where a draw has no score: a few rows may be all alike."""
+    try:
+        return float(metric.details[key])
+    except lpot.LpotError:
+        return None
 
 
 def measure(args: argparse.Namespace, task: Task, folders: Sequence[str]) -> None:
@@ -152,9 +163,12 @@ def compare(args: argparse.Namespace, task: Task) -> None:
     before, first = task.answers(open_model(args.fp32, task.script.HEAD))
     after, second = task.answers(open_model(args.int8_model, task.script.HEAD, args.stubbed_from))
     key, drops = task.drops(first, second)
+    print(f"{key}: FP32 {before[key]:.4f}, INT8 {after[key]:.4f}")
+    if not before[key] or not len(drops):
+        print("no relative drop: FP32 scores 0")
+        return
     low, high = np.percentile(drops, (2.5, 97.5))
     drop = 1 - after[key] / before[key]
-    print(f"{key}: FP32 {before[key]:.4f}, INT8 {after[key]:.4f}")
     print(f"relative drop {drop:.2%}, between {low:.2%} and {high:.2%} (95 %, paired bootstrap)")
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import json
 import logging
 import os
 import random
+import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -38,20 +40,20 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message} (--help lists all flags)\n")
 
     def parse_all(self, words: Sequence[str] | None) -> argparse.Namespace:
-        args, left = self.parse_known_args(words)
-        unknown = [word.partition("=")[0] for word in left if word.startswith("-")] or left
-        if unknown:
-            near = difflib.get_close_matches(unknown[0], self._option_string_actions, 1)
-            hint = f", did you mean {near[0]}?" if near else ""
-            self.error(f"{unknown[0]} is not known{hint}")
-        return args
+        for word in sys.argv[1:] if words is None else words:
+            flag = word.partition("=")[0]
+            if flag.startswith("--") and flag not in self._option_string_actions:
+                near = difflib.get_close_matches(flag, self._option_string_actions, 1)
+                hint = f", did you mean {near[0]}?" if near else ""
+                self.error(f"{flag} is not known{hint}")
+        return self.parse_args(words)
 
 
 def new_parser(description: str | None) -> Parser:
     """All flags that GLUE and SQuAD share."""
     parser = Parser(description=description, allow_abbrev=False)
     add = parser.add_argument
-    add("--model_type", default="bert", help="bert, distilbert, roberta, …")
+    add("--model_type", help="bert, distilbert, electra, …; the checkpoint's own if not given")
     add("--model_name_or_path", required=True, help="a checkpoint folder, or a name on the hub")
     add("--tokenizer_name", help="folder or name of the tokenizer, if not with the model")
     add("--cache_dir", help="where models from the hub are kept")
@@ -95,7 +97,7 @@ def settle(parser: Parser, words: Sequence[str] | None) -> argparse.Namespace:
     """Parsed, checked, with device, process group and seeds set up."""
     args = parser.parse_all(words)
     _check(parser, args)
-    args.model_type = args.model_type.lower()
+    args.model_type = (args.model_type or _type_of(args.model_name_or_path)).lower()
     # torchrun tells its processes by environment, torch.distributed.launch by flag.
     args.local_rank = int(os.environ.get("LOCAL_RANK", args.local_rank))
     cuda = torch.cuda.is_available() and not args.no_cuda
@@ -108,7 +110,8 @@ def settle(parser: Parser, words: Sequence[str] | None) -> argparse.Namespace:
         format="%(asctime)s %(message)s",
         datefmt="%H:%M:%S",
     )
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    for noisy in ("httpx", "lpot.backends"):  # what lpot has to say comes through its listener
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     set_seed(args.seed)
     return args
 
@@ -125,6 +128,13 @@ def _check(parser: Parser, args: argparse.Namespace) -> None:
     for place in (Path(args.output_dir), *Path(args.output_dir).parents):
         if place.exists() and not place.is_dir():
             parser.error(f"--output_dir {args.output_dir}: {place} is a file, expected a folder")
+
+
+def _type_of(checkpoint: str) -> str:
+    try:
+        return str(json.loads((Path(checkpoint) / "config.json").read_text("utf-8"))["model_type"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return "bert"  # a name on the hub, or what is no checkpoint and is told so later
 
 
 def _join(local_rank: int, cuda: bool) -> tuple[int, int]:

@@ -37,10 +37,8 @@ TRAINING = (
 )  # fmt: skip
 
 
-def load_model(args: argparse.Namespace, head: str, num_labels: int | None = None) -> nn.Module:
-    """`head` is an Auto class of transformers; weights that are missing are never made up."""
-    transformers.logging.disable_progress_bar()
-    transformers.logging.set_verbosity_error()  # missing weights are told below, in a sentence
+def read_config(args: argparse.Namespace) -> Any:
+    """The checkpoint's config; what does not go with the arguments is said."""
     config = _from(transformers.AutoConfig, args, args.model_name_or_path)
     if config.model_type != args.model_type:
         raise fail(
@@ -50,6 +48,14 @@ def load_model(args: argparse.Namespace, head: str, num_labels: int | None = Non
     longest = getattr(config, "max_position_embeddings", None)
     if longest is not None and args.max_seq_length > longest:
         raise fail(f"--max_seq_length {args.max_seq_length}: the model has {longest} positions")
+    return config
+
+
+def load_model(args: argparse.Namespace, head: str, num_labels: int | None = None) -> nn.Module:
+    """`head` is an Auto class of transformers; weights that are missing are never made up."""
+    transformers.logging.disable_progress_bar()
+    transformers.logging.set_verbosity_error()  # missing weights are told below, in a sentence
+    config = read_config(args)
     if num_labels is not None:
         if not args.do_train and config.num_labels != num_labels:
             raise fail(
@@ -63,9 +69,10 @@ def load_model(args: argparse.Namespace, head: str, num_labels: int | None = Non
         args.model_name_or_path,
         config=config,
         output_loading_info=True,
-        dtype=torch.float32,
+        ignore_mismatched_sizes=args.do_train,  # the head of another task
     )
-    missing = sorted(found["missing_keys"])
+    unfit = (one if isinstance(one, str) else one[0] for one in found["mismatched_keys"])
+    missing = sorted({*found["missing_keys"], *unfit})
     if args.do_train:  # the head is new, and so may the pooler be
         prefix = model.base_model_prefix + "."
         missing = [key for key in missing if key.startswith(prefix) and ".pooler." not in key]
@@ -75,7 +82,7 @@ def load_model(args: argparse.Namespace, head: str, num_labels: int | None = Non
             "fine-tune it with --do_train first, or put a checkpoint whose embeddings lie apart "
             "together with prepare_model.py"
         )
-    return model.to(args.device).eval()
+    return model.float().to(args.device).eval()  # half-precision weights are FP32 here
 
 
 def load_tokenizer(args: argparse.Namespace) -> Any:

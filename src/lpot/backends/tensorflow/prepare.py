@@ -60,7 +60,8 @@ class Prepared:
     followers: dict[str, Follower]
     refused: dict[OpKey, str]
     weights: dict[Any, Any] = field(default_factory=dict)
-    variants: dict[Any, Any] = field(default_factory=dict)  # this graph repaired, by its repairs
+    patched: dict[Any, Patched] = field(default_factory=dict)  # the last repairs tried
+    _equalized: dict[Any, Prepared] = field(default_factory=dict)
 
     @cached_property
     def uneven(self) -> dict[str, str]:
@@ -79,11 +80,10 @@ class Prepared:
         if not scales:
             return self
         key = tuple((name, scale.tobytes()) for name, scale in sorted(scales.items()))
-        if key not in self.variants:
+        if key not in self._equalized:
             net = equalize_channels(self.net, self.units, self.followers, scales)
-            self.variants[key] = matched(net)
-        even: Prepared = self.variants[key]
-        return even
+            self._equalized[key] = matched(net)
+        return self._equalized[key]
 
     def inputs_of(self, unit: Unit) -> tuple[str, ...]:
         """What must be there before the unit runs, without its addend."""

@@ -91,18 +91,21 @@ def _spread_means(means: Mapping[str, np.ndarray], mended: Patched) -> dict[str,
 def repaired(
     prepared: Prepared, seen: Mapping[str, Extremes], split: bool, alpha: float | None
 ) -> Patched:
-    """Made once for the same repairs: trials share the graph and its quantized weights."""
+    """Made once for the same repairs: trials share the graph and its quantized weights.
+
+    Only the last is kept: each holds weights of its own, and a search stays with one.
+    """
     values = tuple((name, one.low.tobytes(), one.high.tobytes()) for name, one in seen.items())
     key = (split, alpha, values)
-    if key not in prepared.variants:
+    if key not in prepared.patched:
         made = Patched(prepared, seen)
         if split:
             made = split_outliers(made)
         if alpha is not None:
             made = smooth_channels(made, alpha)
-        prepared.variants[key] = made
-    found: Patched = prepared.variants[key]
-    return found
+        prepared.patched.clear()
+        prepared.patched[key] = made
+    return prepared.patched[key]
 
 
 def _spread(recipe: Recipe, mended: Patched) -> Recipe:

@@ -21,12 +21,14 @@ def advise(workshop: Workshop, recipe: Recipe, observations: Observations) -> It
     for changes in (_other_ranges(recipe, stats), _dynamic(workshop, recipe, stats)):
         if changes:
             yield recipe.replace(changes)
-    # Weights that were trained with rounding stay as they are.
-    if workshop.equalizes:
-        smooth = replace(recipe, repairs=(*recipe.repairs, EACH))
-        ranges = Observed(observations)
-        if ranges.smooth(workshop.equalized(ranges.factors), smooth):
-            yield smooth
+    smooth = replace(recipe, repairs=(*recipe.repairs, EACH))
+    if _smooths(workshop, smooth, Observed(observations)):
+        yield smooth
+
+
+def _smooths(workshop: Workshop, recipe: Recipe, ranges: Observed) -> bool:
+    """Is there anything to smooth? Weights that were trained with rounding stay as they are."""
+    return workshop.equalizes and bool(ranges.smooth(workshop.equalized(ranges.factors), recipe))
 
 
 def _other_ranges(recipe: Recipe, stats: Mapping[str, TensorStats]) -> dict[OpKey, OpConfig]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.core.backend import Observations
 from lpot.core.smooth import CHANNELS, Extremes
@@ -27,29 +28,30 @@ class Channels:
         self._seen: dict[str, np.ndarray] = {}  # op → lows, highs, sums of squares
         self._rows: dict[str, int] = {}
         self._leaders: dict[str, str] = {}  # op → the first that read the same tensor
-        self._last: tuple[torch.Tensor, float, str, np.ndarray] | None = None
+        # Tensor → its changes so far, the op that read it first, and what it was like.
+        self._known = WeakIdKeyDictionary()
 
     def see(self, op: str, value: torch.Tensor) -> None:
         if not value.is_floating_point() or not value.numel() or not value.dim():
             return
         # Tensors made in inference mode do not count their changes: NaN is never the same.
         version = math.nan if value.is_inference() else value._version
-        if self._last is None or self._last[0] is not value or self._last[1] != version:
-            self._last = (value, version, op, _summary(value))
-        _, _, leader, found = self._last
+        if value not in self._known or self._known[value][0] != version:
+            self._known[value] = (version, op, _summary(value))
+        _, leader, found = self._known[value]
         self._leaders.setdefault(op, leader)
         known = self._seen.get(op)
         self._seen[op] = found if known is None else _merged(known, found)
         self._rows[op] = self._rows.get(op, 0) + value.numel() // value.shape[-1]
 
     def forget(self) -> None:
-        """A batch is over: its tensors are let go."""
-        self._last = None
+        """A batch is over."""
+        self._known.clear()
 
     def extra(self) -> dict[str, np.ndarray]:
         """As an observation's extras: rows of lows, highs and mean squares for each op."""
-        pairs = sorted(f"{op}={leader}" for op, leader in self._leaders.items())
-        found: dict[str, np.ndarray] = {TOGETHER: np.array(pairs, np.str_)}
+        words = sorted(f"{op}={leader}" for op, leader in self._leaders.items())
+        found: dict[str, np.ndarray] = {TOGETHER: np.array(words, np.str_)}
         for op, (low, high, total) in self._seen.items():
             mean = total / self._rows[op]
             found[f"{CHANNELS}{op}"] = np.stack([low, high, mean]).astype(np.float32)
@@ -58,8 +60,7 @@ class Channels:
 
 def _summary(value: torch.Tensor) -> np.ndarray:
     rows = value.detach().float().reshape(-1, value.shape[-1])
-    low, high = torch.aminmax(rows, dim=0)
-    parts = (low, high, rows.square().sum(0))
+    parts = (rows.amin(0), rows.amax(0), rows.square().sum(0))  # aminmax is slow along this axis
     return np.stack([part.numpy().astype(np.float64) for part in parts])
 
 
@@ -86,7 +87,7 @@ def seen_channels(observations: Observations) -> list[Group]:
         for name, value in extra.items()
         if name.startswith(CHANNELS)
     }
-    leaders, norms = _pairs(extra.get(TOGETHER, ())), _pairs(extra.get(NORMS, ()))
+    leaders, norms = pairs(extra.get(TOGETHER, ())), pairs(extra.get(NORMS, ()))
     members: dict[str, list[str]] = {}
     for op, found in seen.items():
         first = leaders.get(op, op)
@@ -105,6 +106,7 @@ def _norm(ops: list[str], norms: Mapping[str, str]) -> str | None:
     return name if name is not None and readers == set(ops) else None
 
 
-def _pairs(words: Iterable[Any]) -> dict[str, str]:
+def pairs(words: Iterable[Any]) -> dict[str, str]:
+    """Words of the form name=value."""
     found = (str(word).rpartition("=") for word in words)
     return {op: value for op, _, value in found}

@@ -15,7 +15,8 @@ from torch import nn
 
 from lpot.backends.torch.data import arguments, tensors
 from lpot.backends.torch.kinds import Site, is_hf_conv1d
-from lpot.backends.torch.ranges import Observed, inlet_name
+from lpot.backends.torch.passes.smooth_channels import Smooth
+from lpot.backends.torch.ranges import Observed, inlet_name, span_affine
 from lpot.backends.torch.weights import quantize_site
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
@@ -31,7 +32,9 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
     """Expected squared output error of each op, from its weights and its input."""
     if not observations.probe:
         return {}
-    workshop = workshop.equalized(Observed(observations).factors)
+    ranges = Observed(observations)
+    workshop = workshop.equalized(ranges.factors)
+    smooth = ranges.smooth(workshop, recipe)
     keys = [key for key in recipe.low_ops if workshop.sites[key.name].spec.family in _DENSE]
     root = workshop.fresh()
     modules = {key: root.get_submodule(_weighty(workshop, key)) for key in keys}
@@ -46,7 +49,13 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
         hook.remove()
     if not outputs:
         raise CalibrationError("no output has a gradient, so the curvature can't be found")
-    errors = {key: _weight_error(workshop.sites[key.name], recipe.ops[key]) for key in keys}
+    factors = {key: smooth[key.name].factors if key.name in smooth else None for key in keys}
+    errors = {
+        key: _weight_error(workshop.sites[key.name], recipe.ops[key], factors[key]) for key in keys
+    }
+    noises = {
+        key: _input_noise(key, recipe.ops[key], observations, smooth.get(key.name)) for key in keys
+    }
     harm = dict.fromkeys(keys, 0.0)
     generator = torch.Generator().manual_seed(0)
     for _ in tracked(range(DRAWS)):
@@ -55,8 +64,9 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
             weight, values = grads[key]
             if weight is not None:
                 harm[key] += float((weight.double().square() * errors[key]).sum())
-            noise = _input_noise(key, recipe.ops[key], observations)
-            harm[key] += noise * sum(float(value.double().square().sum()) for value in values)
+            spread = 1.0 if factors[key] is None else factors[key]
+            reach = sum(float((value.double() * spread).square().sum()) for value in values)
+            harm[key] += noises[key] * reach
     return {key: value / DRAWS for key, value in harm.items()}
 
 
@@ -100,8 +110,12 @@ def _gradients(
     return grads
 
 
-def _input_noise(key: OpKey, config: OpConfig, observations: Observations) -> float:
-    """Mean squared rounding error of an op's input."""
+def _input_noise(
+    key: OpKey, config: OpConfig, observations: Observations, smooth: Smooth | None
+) -> float:
+    """Mean squared rounding error of an op's input, of the smoothed one where it is."""
+    if smooth is not None:
+        return float(span_affine(smooth.span, config.activation).scale ** 2 / 12.0)
     stats = observations.tensors.get(inlet_name(key.name))
     if stats is None or config.activation.is_float:
         return 0.0
@@ -110,10 +124,12 @@ def _input_noise(key: OpKey, config: OpConfig, observations: Observations) -> fl
     return stats.error(low, high, 1 << bits)
 
 
-def _weight_error(site: Site, config: OpConfig) -> torch.Tensor:
+def _weight_error(site: Site, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
     """Squared rounding error of each weight, in the module's own layout."""
     assert config.weight is not None
-    real = quantize_site(site, config.weight, None).real()
+    real = quantize_site(site, config.weight, None, factors).real()
+    if factors is not None:
+        real = real / factors
     if is_hf_conv1d(site.module):
         real = real.t()
     return (site.module.weight.detach().double() - real.double()).square()

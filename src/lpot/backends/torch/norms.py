@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,10 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.backends.torch.data import tensors
+from lpot.backends.torch.passes.smooth_channels import scaled_norm
+from lpot.backends.torch.run import call
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.batch import Inputs
 
 # Give back the tensor itself where there is nothing to do: that is no reading.
 _PASSING = (functional.dropout, torch.dropout, torch.Tensor.to, torch.Tensor.contiguous)
@@ -36,12 +40,43 @@ def _is_norm(module: nn.Module, tied: Mapping[int, int]) -> bool:
     )
 
 
+def confirmed(workshop: Workshop, readers: Mapping[str, str], inputs: Inputs) -> dict[str, str]:
+    """The same if it proves right: the norms scaled, and their readers' inputs scaled back, must
+    change no bit of the outputs. Compiled code may read a norm unseen."""
+    if not readers:
+        return {}
+    norms = {name: workshop.names[name] for name in set(readers.values())}
+    twins = {id(norm): scaled_norm(norm, _factors(norm)) for norm in norms.values()}
+    root = workshop.fresh(twins)
+    for op, name in readers.items():
+        hook = _dividing(_factors(norms[name]))
+        root.get_submodule(op).register_forward_pre_hook(hook, with_kwargs=True)
+    truth, found = (list(tensors(call(module, inputs))) for module in (workshop.fresh(), root))
+    same = len(truth) == len(found) and all(map(torch.equal, truth, found))
+    return dict(readers) if same else {}
+
+
+def _factors(norm: nn.Module) -> torch.Tensor:
+    """Powers of two, to try what scaling does."""
+    return 2.0 ** (torch.arange(len(norm.weight)) % 3)
+
+
+def _dividing(factors: torch.Tensor) -> Callable[..., Any]:
+    def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if args:
+            return (args[0] / factors, *args[1:]), kwargs
+        return args, {name: value / factors for name, value in kwargs.items()}
+
+    return hook
+
+
 class NormWatch(TorchFunctionMode):  # type: ignore[misc]
     """Sees who reads the norms' outputs: linears call `enter` and `leave`, all else is noticed."""
 
     def __init__(self, norms: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.paused = False
+        self.has_norms = bool(norms)
         self._made = WeakIdKeyDictionary()  # tensor → the norm that made it
         self._checked: set[str] = set()
         self._refused: set[str] = set()
@@ -102,7 +137,7 @@ class NormWatch(TorchFunctionMode):  # type: ignore[misc]
     def _check(self, name: str, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         """Do factors of the weights scale the output's channels, bit for bit?"""
         self._checked.add(name)
-        factors = 2.0 ** (torch.arange(len(module.weight)) % 3)
+        factors = _factors(module)
         scaled = {key: tensor * factors for key, tensor in module.named_parameters()}
         self.paused = True
         try:

@@ -39,6 +39,8 @@ def observe(
     seen = kept = 0
     for number, inputs in enumerate(chain((first,), source), start=1):
         watch.run(inputs, number)
+        if number == 1:
+            watch.confirm(inputs)
         count = Batch(inputs).size
         if kept < PROBE_SAMPLES and nbytes(inputs) <= PROBE_BYTES:
             probe.append(own(inputs))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from torch import fx
 
-from lpot.backends.torch.channels import seen_channels
+from lpot.backends.torch.channels import pairs, seen_channels
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
@@ -82,11 +82,11 @@ class Observed:
         self._channels = seen_channels(observations)
         self._smooth: dict[str, Smooth] | None = None
         self.divided: frozenset[str] = frozenset()
-        self._kernels = dict(_pairs(extra.get("kernels", ())))
+        self._kernels = pairs(extra.get("kernels", ()))
         # What an op's input looked like in the first calibration batch.
         self.shapes = {
             op: tuple(int(size) for size in text.split("x") if size)
-            for op, text in _pairs(extra.get("shapes", ()))
+            for op, text in pairs(extra.get("shapes", ())).items()
         }
 
     def has_run(self, op: str) -> bool:
@@ -118,14 +118,13 @@ class Observed:
             return {}
         if self._smooth is None:
             self._smooth = find_smooth(self._channels, workshop.sites)
-        low = {key.name for key in recipe.low_ops}
-        return {op: item for op, item in self._smooth.items() if op in low}
+        # Smoothing goes by extremes: an op whose range is chosen in another way is left to that.
+        plain = {key.name for key in recipe.low_ops if _is_plain(recipe.ops[key].activation)}
+        return {op: item for op, item in self._smooth.items() if op in plain}
 
 
-def _pairs(words: Iterable[Any]) -> Iterator[tuple[str, str]]:
-    for word in words:
-        name, _, value = str(word).rpartition("=")
-        yield name, value
+def _is_plain(config: TensorConfig) -> bool:
+    return config.algorithm in (None, "minmax")
 
 
 class _Inside:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from torch import fx, nn
 from lpot.backends.torch.channels import NORMS, Channels
 from lpot.backends.torch.data import describe, tensors
 from lpot.backends.torch.kernels.choose import choose
-from lpot.backends.torch.norms import NormWatch, find_norms
+from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.equalize_channels import Factors
 from lpot.backends.torch.passes.find_chains import swallowed
@@ -55,6 +55,7 @@ class Watch:
         release_fastpath(self._root, workshop.encoders, workshop.names)
         self._modules = dict(self._root.named_modules())
         self._norms = NormWatch(find_norms(self._modules))
+        self._confirmed: dict[str, str] = {}
         for name in workshop.sites:
             self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
             self._modules[name].register_forward_hook(self._after(name))
@@ -70,7 +71,7 @@ class Watch:
         self._op = ""
         self._norms.begin()
         try:
-            with self._norms:
+            with self._norms if self._norms.has_norms else nullcontext():
                 output = call(self._root, inputs)
             self._norms.end(output)
             return output
@@ -83,6 +84,14 @@ class Watch:
         finally:
             self._last = None
             self._channels.forget()
+
+    def confirm(self, inputs: Inputs) -> None:
+        """Try on a batch that was run what its norms are thought to allow."""
+        self._confirmed = confirmed(self._workshop, self._norms.readers(), inputs)
+
+    def _norm_readers(self) -> dict[str, str]:
+        found = self._norms.readers()
+        return {op: norm for op, norm in found.items() if self._confirmed.get(op) == norm}
 
     def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
         broken = [name for name, stats in self._stats.items() if stats.nan]
@@ -106,7 +115,7 @@ class Watch:
                 "uneven": _words(self._uneven),
                 "shapes": _words(f"{op}={'x'.join(map(str, s))}" for op, s in self._shapes.items()),
                 "kernels": _words(f"{name}={kernel}" for name, kernel in self._kernels.items()),
-                NORMS: _words(f"{op}={norm}" for op, norm in self._norms.readers().items()),
+                NORMS: _words(f"{op}={norm}" for op, norm in self._norm_readers().items()),
                 **{f"{FACTOR}{name}": item for name, item in self._factors.items()},
                 **self._channels.extra(),
             },

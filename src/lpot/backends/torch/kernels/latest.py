@@ -17,16 +17,30 @@ class Latest(threading.local):
     _stamp: tuple[Any, ...] = ()
     _made: torch.Tensor | None = None
     _held: Any = None
+    _readers: tuple[object, ...] = ()
 
     def get(
-        self, x: torch.Tensor, how: object, make: Callable[[], torch.Tensor], held: Any = None
+        self,
+        x: torch.Tensor,
+        how: object,
+        make: Callable[[], torch.Tensor],
+        held: Any = None,
+        reader: object = None,
     ) -> torch.Tensor:
-        """`how` says what is made of x, by content; `held` is kept alive as long as the result."""
-        if x.is_inference():  # has no version counter, so a change could not be noticed
+        """`how` says what is made of x, by content; `held` is kept alive as long as the result.
+
+        Tensors of inference mode do not count their changes: there a result is given to each
+        `reader` once, for one that comes again may have changed the tensor in between.
+        """
+        blind = x.is_inference()
+        if blind and reader is None:
             return make()
-        stamp = (x._version, how)
-        if self._source is None or self._source() is not x or self._stamp != stamp:
-            self._made, self._held = make(), held
+        stamp = (None if blind else x._version, how)
+        known = self._source is not None and self._source() is x and self._stamp == stamp
+        if not known or (blind and any(one is reader for one in self._readers)):
+            self._made, self._held, self._readers = make(), held, ()
             self._source, self._stamp = weakref.ref(x), stamp
+        if blind:
+            self._readers += (reader,)
         assert self._made is not None
         return self._made

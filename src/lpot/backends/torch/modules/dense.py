@@ -58,7 +58,7 @@ class LowLinear(LowModule):
     def runner(self, outlet: Affine | None = None) -> Run:
         """The function that computes it; with an outlet given the output stays quint8."""
         run, smooth = self._kernel(outlet), self.smooth
-        return run if smooth is None else lambda x: run(_smoothed(x, smooth))
+        return run if smooth is None else lambda x: run(_smoothed(x, smooth, run))
 
     def _kernel(self, outlet: Affine | None) -> Run:
         kernel, settings = KERNELS[self.settings.kernel], self.settings
@@ -96,13 +96,13 @@ class LowLinear(LowModule):
 _products = Latest()
 
 
-def _smoothed(x: torch.Tensor, smooth: torch.Tensor) -> torch.Tensor:
-    """Linears that read one tensor share their factors, too."""
+def _smoothed(x: torch.Tensor, smooth: torch.Tensor, reader: object) -> torch.Tensor:
+    """Linears that read one tensor share their factors, and what is made by them."""
 
     def make() -> torch.Tensor:
         return (x.dequantize() if x.is_quantized else x.detach()) * smooth
 
-    return _products.get(x, id(smooth), make, held=smooth)
+    return _products.get(x, id(smooth), make, smooth, reader)
 
 
 class LowConv(LowModule):

@@ -21,7 +21,8 @@ from lpot.backends.torch.weights import float_weights
 from lpot.core.doubt import NOISY
 from lpot.core.smooth import best_factors
 
-GAIN = 1.5  # times less noise, from which on the product in front of the op is worth its time
+GAIN = 1.5  # times less noise, from which on smoothing is worth a look
+QUIET = 1e-4  # noise that is not worth a product in front of the op, but a norm does it for nothing
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +55,8 @@ def find_smooth(groups: Iterable[Group], sites: Mapping[str, Site]) -> dict[str,
         if not np.isfinite(group.extremes.largest).all():
             continue
         choice = best_factors(group.extremes, group.power, _read(group.ops, sites))
-        if choice.before >= NOISY and choice.before >= GAIN * choice.after:
+        least = NOISY if group.norm is None else QUIET
+        if choice.before >= max(least, GAIN * choice.after):
             factors = torch.from_numpy(choice.factors.astype(np.float32))
             span = group.extremes.smoothed(choice.factors)
             smooth = Smooth(group.ops, factors, span, group.norm)
