@@ -25,9 +25,9 @@ done
 
 step "BERT on MRPC: tune, compare"
 "$bert/run_tuning.sh" --topology=minilm_MRPC --dataset_location=data --input_model=minilm_mrpc \
-  --output_model=minilm_mrpc --max_eval_samples=64
+  --output_model=minilm_mrpc --max_eval_samples=64 --batch_size=4
 "$bert/run_benchmark.sh" --topology=minilm_MRPC --mode=compare --dataset_location=data \
-  --input_model=minilm_mrpc --max_eval_samples=64 --seconds=1
+  --input_model=minilm_mrpc --max_eval_samples=64 --batch_size=4 --seconds=1
 
 step "BERT on RTE: a few steps of fine-tuning"
 "$PYTHON" "$bert/examples/run_glue_tune.py" --model_type bert \
@@ -37,7 +37,7 @@ step "BERT on RTE: a few steps of fine-tuning"
 
 step "BERT on SQuAD: tune"
 "$bert/run_tuning.sh" --topology=minilm_SQuAD --dataset_location=data/SQuAD \
-  --input_model=minilm_squad --output_model=minilm_squad --max_eval_samples=12 --batch_size=8
+  --input_model=minilm_squad --output_model=minilm_squad --max_eval_samples=12 --batch_size=2
 
 step "BlendCNN on MRPC: train, tune, measure"
 "$PYTHON" "$here/blendcnn/classify.py" --model_config config/blendcnn/mrpc/train.json \

@@ -258,3 +258,4 @@ def test_odd_modules_stay_float_with_a_reason() -> None:
         ("forward of its own", "hooks", "max_norm", "projections", "normalization", "Bilinear")
     ):
         assert word in reasons[str(name)]
+    assert any("1 layer(s) of classes of your own" in note for note in BACKEND.inspect(model).notes)

@@ -139,7 +139,8 @@ class TorchBackend:
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> Iterator[Recipe]:
         """Recipes that may be nearer to FP32 than this one, guessed from statistics."""
-        return advise(_workshop(model), recipe, observations)
+        ranges = self._ranges.setdefault(observations, Observed(observations))
+        return advise(_workshop(model), recipe, observations.tensors, ranges)
 
     def gains(
         self, model: TorchModel, recipe: Recipe, observations: Observations

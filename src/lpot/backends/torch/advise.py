@@ -7,22 +7,22 @@ from dataclasses import replace
 
 from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.workshop import Workshop
-from lpot.core.backend import Observations
 from lpot.core.doubt import NOISY, better_algorithm, noise
 from lpot.core.histogram import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.smooth import EACH
 
 
-def advise(workshop: Workshop, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:
+def advise(
+    workshop: Workshop, recipe: Recipe, stats: Mapping[str, TensorStats], ranges: Observed
+) -> Iterator[Recipe]:
     """Other ranges for inputs with long tails, or ranges found while running for noisy ones; then
     smoothing, where channels are outliers."""
-    stats = observations.tensors
     for changes in (_other_ranges(recipe, stats), _dynamic(workshop, recipe, stats)):
         if changes:
             yield recipe.replace(changes)
     smooth = replace(recipe, repairs=(*recipe.repairs, EACH))
-    if _smooths(workshop, smooth, Observed(observations)):
+    if _smooths(workshop, smooth, ranges):
         yield smooth
 
 

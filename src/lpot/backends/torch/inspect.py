@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lpot.backends.torch.abilities import activation_bits, choices
+from lpot.backends.torch.kinds import is_own_layer
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Approach, Target
@@ -38,6 +39,13 @@ def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
             notes.append(
                 f"{lively} op(s) have no static kernel and are offered without calibration"
             )
+    own = [key.name for key in workshop.others if is_own_layer(workshop.names[key.name])]
+    if own:
+        named = own[0] + (", …" if own[1:] else "")
+        notes.append(
+            f"{len(own)} layer(s) of classes of your own stay FP32 ({named}): hold a plain layer "
+            "in them, and that can be INT8"
+        )
     captured = [
         part.name or "the whole model" for part in workshop.captures if _joins(workshop, part)
     ]

@@ -209,3 +209,9 @@ def _why_not(module: nn.Module) -> str:
     if any(True for _ in module.parameters(recurse=False)):
         return f"no INT8 kernel for {kind}"
     return "no weights: cheap, stays FP32"
+
+
+def is_own_layer(module: nn.Module) -> bool:
+    """A layer of a class that inherits from one of torch's."""
+    inherits = isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
+    return inherits and not type(module).__module__.startswith("torch.")

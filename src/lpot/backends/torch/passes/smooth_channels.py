@@ -19,7 +19,7 @@ from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.weights import float_weights
 from lpot.core.doubt import NOISY
-from lpot.core.smooth import best_factors
+from lpot.core.smooth import ROWS, best_factors
 
 GAIN = 1.5  # times less noise, from which on smoothing is worth a look
 QUIET = 1e-4  # noise that is not worth a product in front of the op, but a norm does it for nothing
@@ -52,9 +52,10 @@ def find_smooth(groups: Iterable[Group], sites: Mapping[str, Site]) -> dict[str,
     """
     found: dict[str, Smooth] = {}
     for group in groups:
-        if not np.isfinite(group.extremes.largest).all():
+        weight = _read(group.ops, sites)
+        if not (np.isfinite(group.extremes.largest).all() and np.isfinite(weight).all()):
             continue
-        choice = best_factors(group.extremes, group.power, _read(group.ops, sites))
+        choice = best_factors(group.extremes, group.power, weight)
         least = NOISY if group.norm is None else QUIET
         if choice.before >= max(least, GAIN * choice.after):
             factors = torch.from_numpy(choice.factors.astype(np.float32))
@@ -73,6 +74,7 @@ def scaled_norm(norm: nn.Module, product: torch.Tensor) -> nn.Module:
 
 
 def _read(ops: Iterable[str], sites: Mapping[str, Site]) -> np.ndarray:
-    """The weights of all ops that read a tensor, one row for each output."""
-    weights = [float_weights(sites[op], sites[op].norm)[0].float().numpy() for op in ops]
-    return np.concatenate(weights)
+    """The weights of all ops that read a tensor, one row for each output; of many rows some."""
+    weights = [float_weights(sites[op], sites[op].norm)[0] for op in ops]
+    stride = max(1, sum(map(len, weights)) // (2 * ROWS))
+    return np.concatenate([weight[::stride].float().numpy() for weight in weights])
