@@ -439,3 +439,15 @@ def test_a_recipe_for_an_unknown_op_says_so() -> None:
     wrong = Recipe({type(key)("nowhere", key.kind): config})
     with pytest.raises(UnsupportedModel, match="nowhere"):
         BACKEND.build(model, wrong, BACKEND.observe(model, [X], (0,))[0])
+
+
+def test_a_big_graph_is_let_go_between_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lpot.backends.tensorflow.model.HEAVY", 0)
+    model = BACKEND.load(little())
+    (batch,) = images(1)
+    first = BACKEND.run(model, batch)
+    before = model.graph
+    model.close()
+    np.testing.assert_array_equal(BACKEND.run(model, batch)[0], first[0])
+    assert model.graph is not before
+    model.close()

@@ -251,7 +251,7 @@ def test_values_between_int8_ops_become_floats_where_they_are_smoothed() -> None
     seeded(module).eval()
     model = BACKEND.load(module)
     workshop = Workshop(model.workshop.fresh(), equalizes=True)
-    workshop.pairs = []  # so that nothing is evened out before
+    workshop.streams = []  # so that nothing is evened out before
     with torch.no_grad():
         workshop.root[0].weight[4] *= 100.0
         workshop.root[3].weight[:, 4] /= 100.0

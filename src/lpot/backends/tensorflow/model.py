@@ -15,6 +15,7 @@ from lpot.backends.tensorflow.run import import_graph, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import UnsupportedModel
+from lpot.core.memory import give_back
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
     from lpot.backends.tensorflow.plan import Plan
     from lpot.backends.tensorflow.prepare import Prepared
+
+HEAVY = 1 << 28  # bytes of a graph that is not kept imported while nobody runs it
 
 
 class TensorflowModel(Model):
@@ -169,9 +172,14 @@ class TensorflowModel(Model):
         return export_onnx(prepared, plan, Path(path), opset)
 
     def close(self) -> None:
-        if self._session is not None:
-            self._session.close()
-            self._session = None
+        if self._session is None:
+            return
+        self._session.close()
+        self._session = None
+        if self.nbytes > HEAVY:
+            # A session holds some seven copies of the weights, and its graph one more.
+            self.__dict__.pop("native", None)
+            give_back()
 
 
 def _dtype(dtype: tf.DType) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 # Buffers up to this size are copied: batch norm's change in train mode, a causal mask never.
 _SMALL_BUFFER = 1 << 16
@@ -52,7 +52,9 @@ class Cloner:
         known = made.get(id(module))
         if known is not None:
             return known
-        twin = module.__class__.__new__(module.__class__)
+        # A GraphModule has a class of its own with its forward: `__new__` would make another.
+        new = object.__new__ if isinstance(module, fx.GraphModule) else module.__class__.__new__
+        twin: nn.Module = new(module.__class__)
         made[id(module)] = twin
         fields = module.__dict__.copy()
         fields["_parameters"] = fields["_parameters"].copy()

@@ -161,7 +161,10 @@ def assemble(
             if node.op == "placeholder":
                 names.append(str(node.target))
             elif node.op == "get_attr":
-                constants[places[node]] = operator.attrgetter(str(node.target))(module)
+                known = captured.constants.get(str(node.target))
+                constants[places[node]] = (
+                    operator.attrgetter(str(node.target))(module) if known is None else known
+                )
             else:
                 order.append(node)
     return Program(

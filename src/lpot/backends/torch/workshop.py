@@ -17,15 +17,15 @@ from lpot.backends.torch.modules.recurrent import weight_names
 from lpot.backends.torch.passes.capture_graph import Capture, capture
 from lpot.backends.torch.passes.equalize_channels import (
     Factors,
-    Pair,
     apply_factors,
-    find_pairs,
 )
 from lpot.backends.torch.passes.find_chains import Chain, find_chains
+from lpot.backends.torch.passes.find_streams import find_streams
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
 from lpot.core.recipe import TensorConfig
+from lpot.core.streams import Stream
 
 logger = logging.getLogger(__name__)
 
@@ -99,13 +99,18 @@ class Workshop:
         }
 
     @cached_property
-    def pairs(self) -> list[Pair]:
-        """Neighbours that can share out their ranges."""
+    def streams(self) -> list[Stream]:
+        """Channels between layers that can share out their ranges."""
         return [
-            pair
+            stream
             for captured in (self.captures if self.equalizes else ())
-            for pair in find_pairs(captured, self.chains_of(captured), self.sites, self.names)
+            for stream in find_streams(captured, self.chains_of(captured), self.sites, self.names)
         ]
+
+    @cached_property
+    def norms(self) -> dict[str, str | None]:
+        """Op → the batch norm that is folded into it."""
+        return {op: chain.norm for chains in self._chains.values() for op, chain in chains.items()}
 
     def equalized(self, factors: Factors) -> Workshop:
         """The same function with channel ranges evened out; itself when there are no factors."""
@@ -114,7 +119,7 @@ class Workshop:
         key = tuple((name, factors[name].tobytes()) for name in sorted(factors))
         if key not in self._equalized:
             root = self._cloner()
-            changed = apply_factors(dict(root.named_modules()), self.pairs, factors)
+            changed = apply_factors(dict(root.named_modules()), self.streams, self.norms, factors)
             given = {**self._shared(), **{name: item.clone() for name, item in changed.items()}}
             self._equalized[key] = Workshop(root, given)
         self._guard()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,8 @@ from lpot.backends.torch.data import parameters
 from lpot.backends.torch.kinds import Site, is_fused
 
 logger = logging.getLogger(__name__)
+
+_CONSTANT = "_tensor_constant"  # how torch.fx names a tensor that it found in the code
 
 # The user's code runs on stand-ins and may fail in any way that Python code does.
 TRACE_ERRORS = (
@@ -39,12 +41,14 @@ TRACE_ERRORS = (
 class Capture:
     """One captured module: its name in the model and the graph of its forward.
 
-    `targets` maps a called module's path inside the part to its name in the model.
+    `targets` maps a called module's path inside the part to its name in the model. `constants`
+    are tensors that the code took from elsewhere than the module (a global, a literal).
     """
 
     name: str
     graph: fx.Graph
     targets: Mapping[str, str]
+    constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -83,8 +87,14 @@ def capture(root: nn.Module, sites: Mapping[str, Site]) -> tuple[Capture, ...]:
         called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
         # A module registered twice is known by its first name in the model.
         targets = {path: names[id(module.get_submodule(path))] for path in called}
-        found.append(Capture(names[id(module)], graph, targets))
+        found.append(Capture(names[id(module)], graph, targets, _constants(module, graph)))
     return tuple(found)
+
+
+def _constants(module: nn.Module, graph: fx.Graph) -> dict[str, torch.Tensor]:
+    """What torch.fx has put on the module that it read, which other copies of it lack."""
+    names = {str(node.target) for node in graph.nodes if node.op == "get_attr"}
+    return {name: getattr(module, name) for name in names if name.startswith(_CONSTANT)}
 
 
 def _has_hooks(module: nn.Module) -> bool:

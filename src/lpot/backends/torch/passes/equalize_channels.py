@@ -1,138 +1,95 @@
-"""Even out torn channel ranges between two ops, by powers of two: FP32 results keep every bit."""
+"""Even out torn channel ranges between layers, by powers of two: FP32 results keep every bit."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from torch import fx, nn
-from torch.nn import functional
+from torch import nn
 
-from lpot.backends.torch.kinds import Site, is_hf_conv1d
-from lpot.backends.torch.passes.capture_graph import Capture
-from lpot.backends.torch.passes.find_chains import Chain, is_relu
+from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.passes.find_streams import reading
 from lpot.backends.torch.weights import float_weights
 from lpot.core.equalize import channel_scales
+from lpot.core.streams import Stream
 
-# What lets a positive factor through, channel by channel.
-_THROUGH_MODULES = (
-    nn.MaxPool2d,
-    nn.AvgPool2d,
-    nn.AdaptiveAvgPool2d,
-    nn.Dropout,
-    nn.Dropout2d,
-    nn.Identity,
-)
-_THROUGH_FUNCTIONS = (
-    functional.max_pool2d,
-    functional.avg_pool2d,
-    functional.adaptive_avg_pool2d,
-)
-_LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+ROUNDS = 4  # a chain of layers settles after a few
 
-Factors = Mapping[str, np.ndarray]  # op that makes the channels → factor of each channel
-
-
-@dataclass(frozen=True)
-class Pair:
-    """`reader` alone reads what `maker` makes; `norm` is the batch norm between them."""
-
-    maker: str
-    reader: str
-    norm: str | None = None
-
-
-def find_pairs(
-    captured: Capture,
-    chains: Mapping[str, Chain],
-    sites: Mapping[str, Site],
-    modules: Mapping[str, nn.Module],
-) -> list[Pair]:
-    firsts = {chain.first: name for name, chain in chains.items()}
-    tied = Counter(id(tensor) for part in modules.values() for tensor in part._parameters.values())
-    pairs = []
-    for name, chain in chains.items():
-        reader = None if chain.clip is not None else _reader(captured, chain.last, firsts, modules)
-        if reader is None or not all(_is_layer(sites[op], tied) for op in (name, reader)):
-            continue
-        norm = modules[chain.norm] if chain.norm is not None else None
-        if norm is not None and norm.weight is None:
-            continue
-        made = sites[name].module.weight.shape[0]
-        if made == _reading(sites[reader].module, sites[reader].module.weight).shape[0]:
-            pairs.append(Pair(name, reader, chain.norm))
-    return pairs
-
-
-def _reader(
-    captured: Capture,
-    node: fx.Node,
-    firsts: Mapping[fx.Node, str],
-    modules: Mapping[str, nn.Module],
-) -> str | None:
-    """The op that alone reads this value, with nothing but pooling and relus between."""
-    while True:
-        users = list(node.users)
-        if len(users) != 1 or users[0].args[:1] != (node,):
-            return None
-        node = users[0]
-        if node in firsts:
-            return firsts[node]
-        if not (is_relu(captured, node, modules) or _passes(captured, node, modules)):
-            return None
-
-
-def _passes(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
-    if node.op == "call_module":
-        return type(modules[captured.targets[str(node.target)]]) in _THROUGH_MODULES
-    return node.op == "call_function" and node.target in _THROUGH_FUNCTIONS
-
-
-def _is_layer(site: Site, tied: Mapping[int, int]) -> bool:
-    """Weights of its own: a tied one can't be scaled for one op alone."""
-    module = site.module
-    if type(module) not in _LAYERS or is_hf_conv1d(module) or site.norm is not None:
-        return False
-    own = [tensor for tensor in module._parameters.values() if tensor is not None]
-    return all(tied[id(tensor)] == 1 and bool(torch.isfinite(tensor).all()) for tensor in own)
+Factors = Mapping[str, np.ndarray]  # first maker of a stream → factor of each channel
+Norms = Mapping[str, str | None]  # op → the batch norm behind it
 
 
 def find_factors(
-    pairs: Sequence[Pair], sites: Mapping[str, Site], modules: Mapping[str, nn.Module]
+    streams: Sequence[Stream],
+    norms: Norms,
+    sites: Mapping[str, Site],
+    modules: Mapping[str, nn.Module],
 ) -> dict[str, np.ndarray]:
-    """The factors of every pair that gains from them."""
-    found: dict[str, np.ndarray] = {}
-    makes, reads = {}, {}
-    for pair in pairs:
-        norm = modules[pair.norm] if pair.norm is not None else None
-        weight, bias = float_weights(sites[pair.maker], norm)
-        made = weight.abs().flatten(1).amax(1)
-        if bias is not None:
-            made = torch.maximum(made, bias.abs())
-        makes[pair] = made.double().numpy()
-        reader = sites[pair.reader].module
-        reads[pair] = _reading(reader, reader.weight.detach()).abs().amax(1).double().numpy()
-    for pair in pairs:
-        factors = channel_scales(makes[pair], reads[pair])
-        if factors is not None:
-            found[pair.maker] = factors
-    return found
+    """The factors of every stream that gains from them."""
+    found = {stream.makers[0][0]: np.ones(stream.size) for stream in streams}
+    layers = _Layers(norms, sites, modules)
+    for _ in range(ROUNDS):
+        moved = False
+        for stream in streams:
+            scales = layers.even(stream)
+            if scales is not None:
+                found[stream.makers[0][0]] *= scales
+                moved = True
+        if not moved:
+            break
+    return {name: factors for name, factors in found.items() if (factors != 1.0).any()}
 
 
-def _reading(module: Any, weight: torch.Tensor) -> torch.Tensor:
-    """A weight as (channels it reads, everything else)."""
-    groups = getattr(module, "groups", 1)
-    outputs, inputs = weight.shape[:2]
-    split = weight.reshape(groups, outputs // groups, inputs, -1)
-    return split.transpose(1, 2).reshape(groups * inputs, -1)
+class _Layers:
+    """Weights with their norms folded in, scaled as the search for factors goes on."""
+
+    def __init__(
+        self, norms: Norms, sites: Mapping[str, Site], modules: Mapping[str, nn.Module]
+    ) -> None:
+        self._norms, self._sites, self._modules = norms, sites, modules
+        self._parts: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
+
+    def _of(self, op: str) -> tuple[torch.Tensor, torch.Tensor | None]:
+        if op not in self._parts:
+            norm = self._norms.get(op)
+            folded = self._modules[norm] if norm is not None else None
+            self._parts[op] = float_weights(self._sites[op], folded)
+        return self._parts[op]
+
+    def even(self, stream: Stream) -> np.ndarray | None:
+        made, read = torch.zeros(stream.size), torch.zeros(stream.size)
+        for op, start in stream.makers:
+            weight, bias = self._of(op)
+            peaks = weight.abs().flatten(1).amax(1)
+            _raise(made, peaks if bias is None else torch.maximum(peaks, bias.abs()), start)
+        for op, start in stream.readers:
+            _raise(read, reading(self._sites[op].module, self._of(op)[0]).abs().amax(1), start)
+        scales = channel_scales(made.double().numpy(), read.double().numpy())
+        if scales is not None:
+            self._scale(stream, torch.from_numpy(scales.astype(np.float32)))
+        return scales
+
+    def _scale(self, stream: Stream, scales: torch.Tensor) -> None:
+        for op, start in stream.makers:
+            weight, bias = self._of(op)
+            part = 1.0 / scales[start : start + len(weight)]
+            scaled = weight * _rows(part, weight.dim())
+            self._parts[op] = (scaled, None if bias is None else bias * part)
+        for op, start in stream.readers:
+            weight, bias = self._of(op)
+            part = _columns(scales[start:], self._sites[op].module)
+            self._parts[op] = (weight * part, bias)
+
+
+def _raise(largest: torch.Tensor, values: torch.Tensor, start: int) -> None:
+    part = largest[start : start + len(values)]
+    torch.maximum(part, values.detach().float(), out=part)
 
 
 def apply_factors(
-    modules: Mapping[str, nn.Module], pairs: Sequence[Pair], factors: Factors
+    modules: Mapping[str, nn.Module], streams: Sequence[Stream], norms: Norms, factors: Factors
 ) -> dict[str, torch.Tensor]:
     """Give the modules (a copy's) scaled parameters; returns those by name."""
     changed: dict[str, torch.Tensor] = {}
@@ -146,18 +103,19 @@ def apply_factors(
         setattr(module, parameter, new)
         changed[f"{name}.{parameter}" if name else parameter] = new
 
-    for pair in pairs:
-        if pair.maker not in factors:
+    for stream in streams:
+        if stream.makers[0][0] not in factors:
             continue
-        factor = torch.from_numpy(np.asarray(factors[pair.maker], np.float32))
-        if pair.norm is not None:
-            scale(pair.norm, "weight", 1.0 / factor)
-            scale(pair.norm, "bias", 1.0 / factor)
-        else:
-            maker: Any = modules[pair.maker]
-            scale(pair.maker, "weight", _rows(1.0 / factor, maker.weight.dim()))
-            scale(pair.maker, "bias", 1.0 / factor)
-        scale(pair.reader, "weight", _columns(factor, modules[pair.reader]))
+        factor = torch.from_numpy(np.asarray(factors[stream.makers[0][0]], np.float32))
+        for op, start in stream.makers:
+            maker: Any = modules[op]
+            part = 1.0 / factor[start : start + len(maker.weight)]
+            norm = norms.get(op)
+            rows = part if norm is not None else _rows(part, maker.weight.dim())
+            scale(op if norm is None else norm, "weight", rows)
+            scale(op if norm is None else norm, "bias", part)
+        for op, start in stream.readers:
+            scale(op, "weight", _columns(factor[start:], modules[op]))
     return changed
 
 
@@ -166,7 +124,9 @@ def _rows(factor: torch.Tensor, dims: int) -> torch.Tensor:
 
 
 def _columns(factor: torch.Tensor, module: Any) -> torch.Tensor:
+    """Factors from the first channel that the module reads on, laid out as its weight."""
     outputs, inputs = module.weight.shape[:2]
     groups = getattr(module, "groups", 1)
-    spread = factor.reshape(groups, 1, inputs).repeat(1, outputs // groups, 1)
+    spread = factor[: groups * inputs].reshape(groups, 1, inputs)
+    spread = spread.repeat(1, outputs // groups, 1)
     return spread.reshape(outputs, inputs, *[1] * (module.weight.dim() - 2))

@@ -1,0 +1,116 @@
+"""Streams of channels: what is tied together, what is left alone, and that no bit changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tensorflow")
+pytest.importorskip("onnxruntime")
+
+from backends.tensorflow.nets import Maker, graph_of, image
+from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.passes.even_streams import even_streams
+from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.streams import find_streams
+from search.as_tensorflow import as_tensorflow, turned
+from search.tear import MENDED
+from search.tear_more import MENDED_MORE
+
+NETS = {**MENDED, **MENDED_MORE}
+TORN = ("residual stream", "depthwise chain", "branches", "perceptron", "squeeze and excite")
+TORN += ("giant channel", "padded shortcut")
+
+
+def net_of(graph_def: Any, output: str = "out") -> Net:
+    return Net.of(graph_def, ["x"], [output])
+
+
+def run(net: Net, batch: np.ndarray) -> np.ndarray:
+    graph = tf.Graph()
+    with graph.as_default():
+        tf.graph_util.import_graph_def(net.graph_def(), name="")
+    with v1.Session(graph=graph) as session:
+        return np.asarray(session.run(f"{net.outputs[0]}:0", {"x:0": batch}))
+
+
+@pytest.mark.parametrize("name", TORN)
+def test_fp32_results_stay_bit_for_bit(name: str) -> None:
+    torn = NETS[name](3)
+    net = net_of(as_tensorflow(torn.model).as_graph_def())
+    even = even_streams(net)
+    assert even is not net
+    batch = turned(torn.batches[0][0])
+    np.testing.assert_array_equal(run(net, batch), run(even, batch))
+
+
+def streams(build: Callable[[Maker, Any], Any]) -> list[tuple[set[str], set[str]]]:
+    def whole(make: Maker) -> None:
+        tf.identity(build(make, image()), name="out")
+
+    net = net_of(graph_of(whole))
+    return [
+        ({name for name, _ in stream.makers}, {name for name, _ in stream.readers})
+        for stream in find_streams(net)
+    ]
+
+
+def test_a_residual_stream_is_one() -> None:
+    def build(make: Maker, x: Any) -> Any:
+        x = tf.nn.relu(make.conv(x, 8, name="stem"))
+        y = make.conv(tf.nn.relu(make.conv(x, 4, name="one")), 8, name="two")
+        return make.conv(x + y, 2, name="last")
+
+    assert streams(build) == [({"stem", "two"}, {"one", "last"}), ({"one"}, {"two"})]
+
+
+@pytest.mark.parametrize("curve", [tf.nn.relu6, tf.sigmoid, tf.exp, tf.nn.softmax])
+def test_a_curve_is_no_link(curve: Any) -> None:
+    def build(make: Maker, x: Any) -> Any:
+        return make.conv(curve(make.conv(x, 8, name="one")), 2, name="two")
+
+    assert streams(build) == []
+
+
+def test_what_leaves_the_net_is_fixed() -> None:
+    def build(make: Maker, x: Any) -> Any:
+        first = make.conv(x, 4, name="one")
+        make.conv(first, 2, name="two")
+        return first
+
+    assert streams(build) == []
+
+
+def test_a_tensor_at_two_places_is_fixed() -> None:
+    def build(make: Maker, x: Any) -> Any:
+        first = make.conv(x, 4, name="one")
+        return make.conv(tf.concat([first, first], -1), 2, name="two")
+
+    assert streams(build) == []
+
+
+def test_flattened_pictures_are_left_alone() -> None:
+    def build(make: Maker, x: Any) -> Any:
+        first = tf.nn.relu(make.conv(x, 4, name="one"))
+        return make.dense(tf.reshape(first, [-1, 16 * 16 * 4]), 3)
+
+    assert streams(build) == []
+
+
+def test_a_slice_of_channels_is_no_link() -> None:
+    def build(make: Maker, x: Any) -> Any:
+        return make.conv(make.conv(x, 8, name="one")[:, :, :, 2:6], 2, name="two")
+
+    assert streams(build) == []
+
+
+def test_a_sound_net_is_left_as_it_is() -> None:
+    def build(make: Maker) -> None:
+        x = tf.nn.relu(make.conv(image(), 8, name="one"))
+        tf.identity(make.conv(x, 4, name="two"), name="out")
+
+    net = net_of(graph_of(build))
+    assert even_streams(net) is net
