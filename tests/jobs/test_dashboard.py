@@ -185,7 +185,14 @@ def test_the_page_follows_in_the_browser(tmp_path: Path) -> None:
 
 def test_the_command_ends_quietly(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lpot.cli", "dashboard", str(tmp_path), "--json"]
-    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    running = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        # A shell that starts us in the background has its children ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     assert running.stdout is not None
     told = "".join(running.stdout.readline() for _ in range(4))
     url = json.loads(told)["url"]

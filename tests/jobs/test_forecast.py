@@ -59,8 +59,8 @@ def test_limits_cut_it() -> None:
 
 
 def test_a_small_space_ends_by_itself() -> None:
-    assert most_trials(exhaustive, space_of(2), Limits()) == 4
-    assert most_trials(random, space_of(2), Limits()) == 4
+    assert most_trials(exhaustive, space_of(2), Limits()) == 3  # FP32 itself is no trial
+    assert most_trials(random, space_of(2), Limits()) == 3
 
 
 def test_every_number_of_samples_is_tried_first() -> None:
