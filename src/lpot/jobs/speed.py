@@ -10,6 +10,7 @@ from lpot.core.batch import Inputs
 from lpot.core.benchmark import BenchmarkResult, Settings
 from lpot.core.errors import LpotError
 from lpot.core.measure import Comparison, compare, latency, turns
+from lpot.core.memory import give_back
 from lpot.core.result import Result
 from lpot.jobs.benchmark import benchmark
 
@@ -56,6 +57,7 @@ def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
     assert result.path is not None
     job.model.close()
     result.model.close()
+    give_back()  # the two processes need it more
     # A file that does not say what to compute needs the module that goes with it.
     alone = not hasattr(type(result.model), "skeleton")
     return benchmark(
