@@ -172,7 +172,7 @@ def open_model(args: argparse.Namespace) -> tuple[nn.Module, Shape, Path]:
     from lpot.utils.pytorch import load
 
     facts = json.loads((folder / SHAPE).read_text("utf-8"))
-    stubs = facts.pop("stubs")
+    stubs = facts.pop("stubs", False)  # models tuned before stubs were noted
     shape = Shape(**facts)
     return load(str(folder), new_like(shape, stubs)), shape, folder / "vocab.txt"
 
