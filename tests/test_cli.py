@@ -119,12 +119,29 @@ def test_inspect(here: Path) -> None:
     assert lines[0].split() == ["op", "kind", "can", "be", "why", "not"]
     assert any(line.split()[:4] == ["head", "Gemm", "static", "int8"] for line in lines)
     assert any("beside int8" in line for line in lines)
-    assert "of 12 ops can be low precision" in lines[-1]
+    (summary,) = (line for line in lines if "of 12 ops can be low precision" in line)
+    assert all(line.startswith("note: ") for line in lines[lines.index(summary) + 1 :])
     assert all(line == line.rstrip() for line in lines)
     told = json.loads(run("inspect", "net.onnx", "--approach", "dynamic", "--json").stdout)
     assert told["approach"] == "dynamic" and len(told["ops"]) == 12
     conv = next(op for op in told["ops"] if op["name"] == "stem_conv")
     assert conv["can_be_low"] is False and conv["reason"]
+
+
+@pytest.mark.parametrize(("target", "bits"), [("avx2", 7), ("vnni", 8), ("amx", 8)])
+def test_inspect_tells_what_the_target_takes(here: Path, target: str, bits: int) -> None:
+    done = run("inspect", "net.onnx", "-q", "--target", target)
+    notes = [line for line in done.stdout.splitlines() if line.startswith("note: ")]
+    reduced = f"note: reduced range: target {target}'s"
+    assert [line.startswith(reduced) for line in notes] == [True] * (bits == 7)
+    told = json.loads(run("inspect", "net.onnx", "--target", target, "--json").stdout)
+    assert told["target"] == target
+
+
+def test_an_unknown_target_names_those_there_are(here: Path) -> None:
+    done = run("inspect", "net.onnx", "--target", "avx9")
+    assert done.exit_code == 2
+    assert all(f"'{word}'" in done.stderr for word in ("avx9", "this", "avx2", "vnni", "amx"))
 
 
 def test_schema_and_template_can_be_used() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from pathlib import Path
 
+import numpy
 import pytest
 
+from lpot.core import cpu as machine_room
 from lpot.core.cpu import FEATURES, VNNI, Cpu, probe, this_cpu, usable_cores
 
 AVX2 = "fpu sse2 fma avx2 bmi2"
@@ -65,6 +68,46 @@ def test_arm_names_its_features_otherwise(tmp_path):
         "i8mm",
         "bf16",
     )
+
+
+@pytest.mark.parametrize(
+    ("flags", "kind"),
+    [
+        (AVX2, "avx2"),
+        (f"{AVX2} avx512f", "avx2"),
+        (f"{AVX2} avx_vnni", "vnni"),
+        (f"{AVX2} avx512f avx512_vnni", "vnni"),
+        (SERVER, "amx"),
+        ("fpu sse2", platform.machine()),
+        ("asimd asimddp", "dotprod"),
+        ("asimd asimddp i8mm", "i8mm"),
+    ],
+)
+def test_the_kind_is_the_best_integer_instruction(tmp_path, flags, kind):
+    assert probe(machine(tmp_path, flags)).kind == kind
+
+
+def test_what_an_emulator_hides_is_not_there(monkeypatch):
+    """/proc/cpuinfo is the host's under qemu-user; CPUID is not."""
+    host = {"processor": "0", "flags": SERVER}
+    monkeypatch.setattr(machine_room, "_cpuinfo", lambda root: [host])
+    monkeypatch.setattr(machine_room, "_denied_features", lambda: {"avx512f", "amx_int8"})
+    cpu = probe()
+    assert not {"avx512f", "amx_int8"} & set(cpu.features) and cpu.has("avx2", "avx512_vnni")
+    assert "emulated: the machine has amx_int8, avx512f, this process has not" in cpu.notes
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="CPUID is x86's")
+def test_cpuid_and_numpy_agree_on_this_machine():
+    found = {name: name not in machine_room._denied_features() for name in ("avx2", "avx512f")}
+    room = numpy._core if hasattr(numpy, "_core") else numpy.core
+    features = room._multiarray_umath.__cpu_features__
+    assert found == {name: features[name.upper()] for name in found}
+
+
+def test_a_later_version_may_tell_more(tmp_path):
+    cpu = probe(machine(tmp_path))
+    assert Cpu.from_json({**cpu.to_json(), "sockets": 2}) == cpu
 
 
 def test_cores_without_limits(tmp_path):

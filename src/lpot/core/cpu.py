@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,24 @@ FEATURES = (
     "bf16",
 )
 VNNI = ("avx512_vnni", "avx_vnni", "amx_int8")
+# The best of these decides how fast INT8 is; the words are those of `target` where it has one.
+KINDS = {
+    "amx": ("amx_int8",),
+    "vnni": ("avx512_vnni", "avx_vnni"),
+    "avx2": ("avx2",),
+    "i8mm": ("i8mm",),
+    "dotprod": ("asimddp",),
+}
+# Where CPUID tells a feature: glibc's number of the leaf, register (eax … edx), bit.
+_CPUID = {
+    "avx2": (1, 1, 5),
+    "avx512f": (1, 1, 16),
+    "avx512_vnni": (1, 2, 11),
+    "amx_bf16": (1, 3, 22),
+    "amx_int8": (1, 3, 25),
+    "avx_vnni": (6, 0, 4),
+    "avx512_bf16": (6, 0, 5),
+}
 
 
 @dataclass(frozen=True)
@@ -48,22 +67,40 @@ class Cpu:
         """
         return any(feature in self.features for feature in features)
 
+    @property
+    def kind(self) -> str:
+        """One word for how INT8 runs here: amx, vnni, avx2, i8mm, dotprod, or the architecture's.
+
+        >>> Cpu("x", "x86_64", ("avx2", "avx_vnni"), 2, 2, 0, 0).kind
+        'vnni'
+        """
+        for name, features in KINDS.items():
+            if self.has(*features):
+                return name
+        return self.architecture or "unknown"
+
     def to_json(self) -> dict[str, Any]:
         raw = dict(vars(self))
         return {**raw, "features": list(self.features), "notes": list(self.notes)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Cpu:
+        """What a later version adds is of no concern here."""
+        known = {field.name: raw[field.name] for field in fields(cls) if field.name in raw}
         lists = {key: tuple(raw.get(key, ())) for key in ("features", "notes")}
-        return cls(**{**raw, **lists})
+        return cls(**{**known, **lists})
 
 
 def probe(root: Path = Path("/")) -> Cpu:
     """Read it all again; `root` stands for the file system's root."""
     infos = _cpuinfo(root)
     first = infos[0] if infos else {}
-    flags = (first.get("flags") or first.get("Features") or "").split()
+    flags = set((first.get("flags") or first.get("Features") or "").split())
     notes = []
+    hidden = sorted(flags & _denied_features()) if root == Path("/") else []
+    if hidden:
+        notes.append(f"emulated: the machine has {', '.join(hidden)}, this process has not")
+        flags -= set(hidden)
     if not flags:
         notes.append(f"CPU features can't be read on {sys.platform}: none are taken as given")
     allowed = usable_cores()
@@ -94,6 +131,25 @@ def usable_cores() -> tuple[int, ...]:
     if hasattr(os, "sched_getaffinity"):
         return tuple(sorted(os.sched_getaffinity(0)))
     return tuple(range(os.cpu_count() or 1))
+
+
+def _denied_features() -> set[str]:
+    """What CPUID says this very process lacks; none where there is no glibc (2.33) to ask.
+
+    /proc/cpuinfo is of the machine below: under qemu-user it names what the emulated CPU lacks.
+    """
+    if platform.machine() != "x86_64":
+        return set()
+    try:
+        ask = ctypes.CDLL(None).__x86_get_cpuid_feature_leaf
+    except (AttributeError, OSError, TypeError):
+        return set()
+    ask.restype = ctypes.POINTER(ctypes.c_uint32 * 4)
+    return {
+        name
+        for name, (leaf, register, bit) in _CPUID.items()
+        if not ask(leaf).contents[register] >> bit & 1
+    }
 
 
 def _cpuinfo(root: Path) -> list[dict[str, str]]:
