@@ -132,7 +132,7 @@ def _check_object(given: Any) -> None:
 
 def implied_approach(name: str | None) -> Approach | None:
     """What the original's name says of static and dynamic; None when it says nothing."""
-    return ALIASES[name][1] if name in ALIASES else None
+    return ALIASES[name][1] if name is not None and name in ALIASES else None
 
 
 def missing_packages(name: str) -> tuple[str, ...]:

@@ -77,7 +77,7 @@ class Registry(Mapping[str, Any]):
         entry = self.find(name, path)
         named = dict(zip(inspect.signature(entry).parameters, positional, strict=False))
         check_options(f"{self.kind} {name}", entry, {**named, **options}, path)
-        if entry is self._builtin.get(name):
+        if name in self._builtin and entry is self._builtin[name]:
             check_kinds(f"{self.kind} {name}", entry, {**named, **options}, path)
         try:
             return entry(*positional, **options)
