@@ -20,7 +20,7 @@ from models import CACHE, NETS, export
 from ours import quantized
 
 from lpot.core.benchmark import BenchmarkResult, Layout, Settings
-from lpot.jobs.benchmark import benchmark
+from lpot.jobs.benchmark.api import benchmark
 
 logger = logging.getLogger("aa")
 LOG = CACHE / "aa.jsonl"

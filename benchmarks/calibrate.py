@@ -12,7 +12,7 @@ import ours
 import peers
 from models import NETS
 
-from lpot.jobs.contestant import peak_memory
+from lpot.jobs.benchmark.contestant import peak_memory
 
 
 def main(who: str, name: str, samples: int) -> dict[str, float]:

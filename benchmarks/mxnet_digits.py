@@ -21,8 +21,8 @@ from rich.table import Table
 import lpot
 from lpot.core.benchmark import BenchmarkResult, Settings
 from lpot.demo import DemoData, demo_data
-from lpot.jobs.benchmark import benchmark
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.benchmark.contestant import Contestant
 
 GOAL = 1.8
 BATCH = 50

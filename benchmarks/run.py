@@ -31,8 +31,8 @@ from torch_speed import torch
 
 from lpot.core.benchmark import BenchmarkResult, Settings
 from lpot.core.cpu import probe
-from lpot.jobs.benchmark import benchmark
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.benchmark.contestant import Contestant
 
 THREADS = 2
 SPEED_GOALS = {"resnet50": 1.8, "mobilenet_v2": 1.4, "bert_base": 1.75}

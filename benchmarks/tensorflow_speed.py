@@ -11,8 +11,8 @@ from rich.table import Table
 from tensorflow_nets import NETS, TfNet, frozen
 
 from lpot.core.benchmark import BenchmarkResult, Settings
-from lpot.jobs.benchmark import benchmark
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.benchmark.contestant import Contestant
 
 THREADS = 2
 BASE, OURS, INC = "TF FP32", "ours", "neural-compressor-tf"

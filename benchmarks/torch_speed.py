@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lpot.core.benchmark import BenchmarkResult, Settings
-from lpot.jobs.benchmark import benchmark
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.benchmark.contestant import Contestant
 
 THREADS = 2
 SECONDS = 4.0

@@ -20,7 +20,7 @@ from torch_nets import TORCH_NETS, tensors
 
 from lpot.backends import get_backend
 from lpot.core.space import restrict
-from lpot.jobs.contestant import peak_memory
+from lpot.jobs.benchmark.contestant import peak_memory
 
 BUILDS = 30
 

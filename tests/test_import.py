@@ -15,7 +15,7 @@ frameworks = {"onnx", "onnxruntime", "torch", "tensorflow", "mxnet", "sklearn", 
 assert not frameworks & set(sys.modules), frameworks & set(sys.modules)
 assert handler in logging.getLogger().handlers
 assert random.getstate() == state
-import lpot.experimental, lpot.quantization, lpot.experimental.common, lpot.jobs.tune
+import lpot.experimental, lpot.quantization, lpot.experimental.common, lpot.jobs.tune.api
 assert not frameworks & set(sys.modules), frameworks & set(sys.modules)
 for name in lpot.__all__:
     assert getattr(lpot, name) is not None, name
@@ -38,7 +38,7 @@ def test_all_doors_lead_to_the_same_room() -> None:
     import lpot
     import lpot.experimental
     import lpot.quantization
-    from lpot.jobs.quantizer import Quantizer
+    from lpot.jobs.component.quantizer import Quantizer
 
     assert lpot.Quantization is lpot.quantization.Quantization
     assert issubclass(lpot.experimental.Quantization, Quantizer)

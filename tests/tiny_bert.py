@@ -128,7 +128,7 @@ def write_bert(folder: Path, head: str = "BertModel", labels: int = 2) -> Path:
 
 def without_speed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tuning without the timing at its end, which starts processes and takes seconds."""
-    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+    monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)
 
 
 def script(name: str, folder: Path = SCRIPTS) -> Any:

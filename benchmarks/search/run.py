@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lpot.core.benchmark import Settings
-from lpot.jobs.benchmark import benchmark
+from lpot.jobs.benchmark.api import benchmark
 
 HERE = Path(__file__).parent
 NETS = ("resnet20", "resnet20_hard")

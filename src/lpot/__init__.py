@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from lpot.jobs.inspect_tensors import inspect_tensor as inspect_tensor
     from lpot.jobs.load import load as load
     from lpot.jobs.recover import recover as recover
-    from lpot.jobs.tune import tune as tune
+    from lpot.jobs.tune.api import tune as tune
     from lpot.quantization import Quantization as Quantization
 
 # name → where it lives; imported when first asked for, so that `import lpot` costs nothing
@@ -37,7 +37,7 @@ _PUBLIC = {
     "load": "lpot.jobs.load",
     "recover": "lpot.jobs.recover",
     "takes_session": "lpot.core.evaluate",
-    "tune": "lpot.jobs.tune",
+    "tune": "lpot.jobs.tune.api",
 }
 
 __all__ = ["__version__", *_PUBLIC]

@@ -7,9 +7,9 @@ from typing import Any
 
 from lpot.core.batch import InputSpec
 from lpot.core.benchmark import BenchmarkResult, Layout, Settings
-from lpot.jobs.benchmark import benchmark
-from lpot.jobs.benchmarker import Benchmarker, Results
-from lpot.jobs.contestant import Contestant
+from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.benchmark.contestant import Contestant
+from lpot.jobs.component.benchmarker import Benchmarker, Results
 
 logger = logging.getLogger(__name__)
 

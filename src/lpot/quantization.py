@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.jobs.quantizer import Quantizer
+from lpot.jobs.component.quantizer import Quantizer
 
 
 class Quantization(Quantizer):

@@ -119,7 +119,7 @@ def test_multi_objectives_from_yaml() -> None:
 
 def test_noise_of_the_evaluation_is_told(tmp_path: Path) -> None:
     ort = pytest.importorskip("onnxruntime")
-    from lpot.jobs.tune import tune
+    from lpot.jobs.tune.api import tune
     from search.tear import MENDED
 
     torn, calls = MENDED["perceptron"](0), []

@@ -47,7 +47,7 @@ def tuned(place: Path, monkeypatch: pytest.MonkeyPatch, config: Path) -> dict[st
     """Names and kinds of the tuned graph's nodes."""
     main = example_module("tensorflow/nlp/bert", "tune_squad").main
     monkeypatch.chdir(place)
-    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+    monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)
     main(words(place, "--config", str(config), "--output_model", "out.pb"))
     from lpot.adaptor.tf_utils.util import get_graph_def
 

@@ -149,7 +149,7 @@ def test_detectors_tune_and_run(
     """One stage and two (CropAndResize, while loops, masks): what FP32 finds is the truth."""
     module = example_module(FOLDER, "infer_detections")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+    monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)
     frozen = tmp_path / "frozen_inference_graph.pb"
     write_graph(graph(), frozen)
     first = record_of(write_coco(tmp_path / "first"))

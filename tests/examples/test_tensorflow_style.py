@@ -20,7 +20,7 @@ FOLDER = "tensorflow/style_transfer"
 
 def test_the_tutorial_s_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+    monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)
     random = np.random.default_rng(0)
     for folder in ("style_images", "content_images"):
         Path(folder).mkdir()

@@ -11,7 +11,7 @@ import pytest
 
 from lpot.core.errors import EvaluationError
 from lpot.core.measure import compare
-from lpot.jobs import speed
+from lpot.jobs.finish import speed
 
 IMPORT = """
 import logging, random, signal, sys, warnings
@@ -29,7 +29,8 @@ before = {
     "yaml": YAML(typ="safe").load("a: null\\nb: 1e-2\\nc: NO"), "stdout": sys.stdout,
 }
 import lpot
-import lpot.quantization, lpot.experimental, lpot.jobs.tune, lpot.config, lpot.strategy, lpot.cli
+import lpot.quantization, lpot.experimental, lpot.jobs.tune.api
+import lpot.config, lpot.strategy, lpot.cli
 for name in lpot.__all__:
     getattr(lpot, name)
 after = {

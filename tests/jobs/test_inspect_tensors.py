@@ -17,7 +17,7 @@ from lpot.core.recipe import OpKey
 from lpot.core.tensors import LOUDEST, Contrast, Glimpse, contrast
 from lpot.demo import demo_data, demo_model_path
 from lpot.jobs.inspect_tensors import compare_tensors, inspect_tensor
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 
 KEY = OpKey("a", "Conv")
 

@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal
 from lpot.core.result import Result
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 from search.tear import GUILTY, MENDED, Torn, outputs
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("PIL")
 
 from backends.tensorflow.test_tf_detectors import COCO, DATA, OUTPUTS, Pictures, annotations, image
 from lpot.core.result import Result
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 from lpot.metric.detection import CocoMAP
 
 NET = DATA / "ssdlite_mobilenet_v2_coco" / "frozen_inference_graph.pb"

@@ -12,7 +12,7 @@ import pytest
 from lpot.backends import get_backend
 from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 from lpot.strategy import STRATEGIES
 
 pytestmark = pytest.mark.slow

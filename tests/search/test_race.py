@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpot.core.result import Result
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 
 DATA = Path(os.environ.get("LPOT_DATA") or Path(__file__).parents[3] / "shared" / "data")
 

@@ -18,7 +18,7 @@ from lpot.core.result import Result
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import State, Trial
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 from search import scoring
 
 IMPOSSIBLE = {"absolute": 0.0}  # so that no trial ends the search

@@ -54,7 +54,7 @@ def block(number: str, language: str, mark: str) -> str:
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Each test in its own folder; no child processes that time the result."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lpot.jobs.finish.with_speed", lambda job, result: result)
+    monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from lpot.config import load
 from lpot.config.outline import keys_of, kind_at
 from lpot.core.errors import ConfigError
-from lpot.jobs.evaluation import plain
+from lpot.jobs.tune.evaluation import plain
 from lpot.metric import METRICS, as_metric, multi_metrics
 
 PLACE = ("evaluation", "accuracy", "metric")

@@ -14,7 +14,7 @@ from lpot.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from lpot.core.progress import Listener
-    from lpot.jobs.benchmark_order import Order
+    from lpot.jobs.benchmark.order import Order
 
 EPILOG = """\b
 Examples:
@@ -86,7 +86,7 @@ def benchmark(
     possible answer. The exit status is 2 when a model, or one instance of it, failed.
     """
     from lpot.cli.resolve import look_here, run_elsewhere
-    from lpot.jobs.benchmark_order import Order
+    from lpot.jobs.benchmark.order import Order
 
     look_here()
     for model in models:

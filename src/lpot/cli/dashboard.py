@@ -28,7 +28,7 @@ def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
     The tuning is not disturbed: nothing is locked and nothing is written. The address holds a
     token; without it nothing is shown. Ctrl-C ends it.
     """
-    from lpot.jobs.dashboard import serve
+    from lpot.jobs.report.dashboard import serve
 
     server = serve(workspace, port)
     with contextlib.suppress(OSError, AttributeError):

@@ -26,7 +26,7 @@ STORY = (
 def demo(out: Output, workspace: Path | None, resume: bool) -> int:
     """Tune a small digit classifier that comes with lpot: seconds, no download."""
     from lpot.jobs.demo import demo_folder, demo_request
-    from lpot.jobs.quantize import quantize
+    from lpot.jobs.tune.quantize import quantize
 
     if not out.quiet:
         out.show(STORY)

@@ -27,12 +27,12 @@ def report(out: Output, workspace: Path, other: Path | None, target: Path | None
     is under way, or was cut off, is shown as far as it got. With a second folder, OTHER, the two
     runs are compared.
     """
-    from lpot.jobs.report_source import read_report
+    from lpot.jobs.report.read import read_report
 
     found = read_report(workspace)
     if other is not None:
         return _compare(out, (workspace, other), (found, read_report(other)), target)
-    from lpot.jobs.report import PAGE
+    from lpot.jobs.report.write import PAGE
     from lpot.report.html import page
     from lpot.report.summary import summary
 

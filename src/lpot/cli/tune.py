@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from lpot.config.schema import Config
     from lpot.core.progress import Listener
     from lpot.core.result import Result
-    from lpot.jobs.quantize import Request
+    from lpot.jobs.tune.quantize import Request
 
 # option → the yaml key it sets
 KEYS = {
@@ -97,11 +97,11 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
     with out.progress(progress) as listener:
         request = make_request(options, listener)
         if dry_run:
-            from lpot.jobs.preflight import preflight
+            from lpot.jobs.tune.preflight import preflight
 
             found = preflight(request)
         else:
-            from lpot.jobs.quantize import quantize
+            from lpot.jobs.tune.quantize import quantize
 
             with closing(request.listener):  # logs beside ours get to their end, too
                 result = quantize(request)
@@ -112,9 +112,9 @@ def make_request(options: dict[str, Any], listener: Listener) -> Request:
     """All that was said on the command line; what can be wrong with it is found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
     from lpot.core.space import Rule
-    from lpot.jobs.preflight import check_function
-    from lpot.jobs.quantize import Request
-    from lpot.jobs.tune import KEEP
+    from lpot.jobs.tune.api import KEEP
+    from lpot.jobs.tune.preflight import check_function
+    from lpot.jobs.tune.quantize import Request
 
     config = make_config(options)
     evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
@@ -139,8 +139,8 @@ def _with_mlflow(listener: Listener, uri: str | None, name: str) -> Listener:
     if uri is None:
         return listener
     from lpot.core.progress import Chorus
-    from lpot.jobs.callbacks import Aside
-    from lpot.jobs.mlflow import MlflowListener
+    from lpot.jobs.callbacks.aside import Aside
+    from lpot.jobs.callbacks.mlflow import MlflowListener
 
     store = None if uri == "default" else uri
     return Chorus(listener, Aside(MlflowListener(store, name=name)))

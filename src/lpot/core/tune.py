@@ -62,7 +62,7 @@ class Bench:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Task(Bench):
-    """All that a tuning needs, assembled by `jobs/quantize.py`."""
+    """All that a tuning needs, assembled by `jobs/tune/quantize.py`."""
 
     space: TuningSpace
     strategy: Strategy

@@ -7,7 +7,7 @@ from typing import Any
 from lpot.experimental import common
 from lpot.experimental.benchmark import Benchmark
 from lpot.experimental.graph_optimization import Graph_Optimization
-from lpot.jobs.quantizer import Quantizer
+from lpot.jobs.component.quantizer import Quantizer
 
 
 class Quantization(Quantizer):

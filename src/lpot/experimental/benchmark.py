@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.jobs.benchmarker import Benchmarker, Results
+from lpot.jobs.component.benchmarker import Benchmarker, Results
 
 
 class Benchmark(Benchmarker):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lpot.core.errors import NotAvailableYet
-from lpot.jobs.records import DataLoader, Metric, Model, Postprocess
+from lpot.jobs.component.records import DataLoader, Metric, Model, Postprocess
 
 
 class Optimizers:

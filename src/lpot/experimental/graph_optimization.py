@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.jobs.optimizer import Optimizer
+from lpot.jobs.component.optimizer import Optimizer
 
 
 class Graph_Optimization(Optimizer):

@@ -11,7 +11,7 @@ from lpot.backends import detect, get_backend
 from lpot.core.card import read_card
 from lpot.core.errors import ConfigError
 from lpot.core.model import Model
-from lpot.jobs.benchmark_yaml import deployed
+from lpot.jobs.benchmark.plan import deployed
 from lpot.version import VERSION
 
 logger = logging.getLogger(__name__)

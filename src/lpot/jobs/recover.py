@@ -11,7 +11,7 @@ from lpot.core.history import NAME, History
 from lpot.core.model import Model
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
-from lpot.jobs.trained import trained_model
+from lpot.jobs.tune.trained import trained_model
 
 
 def recover(model: Any, history: str | Path, number: int) -> Model:

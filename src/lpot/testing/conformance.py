@@ -24,7 +24,7 @@ from lpot.core.model import Model
 from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import Capability, TuningSpace, restrict
 from lpot.core.tensors import contrasts
-from lpot.jobs.tune import tune
+from lpot.jobs.tune.api import tune
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lpot.jobs.checkpoint import load_checkpoint
+from lpot.jobs.component.checkpoint import load_checkpoint
 
 
 def load(checkpoint_dir: str | Path, model: Any, **kwargs: Any) -> Any:

@@ -72,7 +72,7 @@ def test_without_bfloat16_the_folded_graph_comes_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluated: bool
 ) -> None:
     monkeypatch.delenv("FORCE_BF16", raising=False)
-    for place in ("lpot.backends.tensorflow.abilities", "lpot.jobs.optimize"):
+    for place in ("lpot.backends.tensorflow.abilities", "lpot.jobs.tune.optimize"):
         monkeypatch.setattr(f"{place}.this_cpu", lambda: OLD_CPU)
     made = optimizer(tmp_path, graph_optimization={"precisions": ["bf16", "fp32"]})
     made.eval_func = score if evaluated else None

@@ -149,7 +149,7 @@ class Digits:
 
 
 def test_the_yaml_alone_can_train(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpot.jobs import train as training
+    from lpot.jobs.tune import train as training
 
     monkeypatch.setattr(training, "yaml_loader", lambda *_: DataLoader(Digits(), batch_size=50))
     section = {

@@ -1,0 +1,1 @@
+"""Models timed against each other, each in a process of its own."""

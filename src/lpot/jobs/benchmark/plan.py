@@ -1,0 +1,177 @@
+"""What a yaml's `evaluation` section asks of a benchmark: settings, batches, a score."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lpot.backends import detect, get_backend
+from lpot.config.rules import model_spec
+from lpot.config.schema import Config
+from lpot.core.backend import Backend
+from lpot.core.benchmark import Settings
+from lpot.core.card import read_card
+from lpot.core.errors import ConfigError
+from lpot.core.model import Model
+from lpot.core.progress import Listener
+from lpot.core.trial import Score
+from lpot.jobs.benchmark.feed import Feed, from_loader
+from lpot.jobs.component.records import as_loader
+from lpot.jobs.tune.evaluation import make_evaluator, yaml_loader
+from lpot.jobs.tune.quantize import Request
+
+ACCURACY, PERFORMANCE = "accuracy", "performance"
+MODES = (PERFORMANCE, ACCURACY)
+SECTION = "evaluation.performance"
+DEPLOY = "deploy.yaml"
+# Settings → the yaml's own words for them.
+_KEYS: Mapping[str, str] = {
+    "instances": "configs.num_of_instance",
+    "cores_per_instance": "configs.cores_per_instance",
+    "threads": "configs.intra_num_of_threads",
+    "inter": "configs.inter_num_of_threads",
+    "iteration": "iteration",
+    "warmup": "warmup",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """How one or several models are to be timed, and on which batches (None: made up)."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    feeds: Sequence[Feed] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def plan(config: Config, names: Sequence[str] | None, loader: Any = None, **changes: Any) -> Plan:
+    """What the section says; `changes` to the settings win over it, and so does a loader given."""
+    section = config.evaluation.performance
+    configs = section.configs
+    wanted = section.iteration if section.iteration > 0 else None
+    said = {
+        "warmup": section.warmup,
+        "iteration": wanted,
+        "threads": configs.intra_num_of_threads,
+        "inter": configs.inter_num_of_threads,
+        "instances": configs.num_of_instance,
+        "cores_per_instance": configs.cores_per_instance,
+        **{name: value for name, value in changes.items() if value is not None},
+    }
+    settings = Settings(**{name: value for name, value in said.items() if value is not None})
+    environment = {
+        variable: str(value)
+        for variable, value in (
+            ("KMP_BLOCKTIME", configs.kmp_blocktime),
+            ("KMP_AFFINITY", configs.kmp_affinity),
+        )
+        if value is not None
+    }
+    loader = as_loader(loader) if loader is not None else _own_loader(config)
+    if loader is None:
+        return Plan(settings, environment)
+    feeds, whole = from_loader(loader, names, settings.iteration)
+    notes: tuple[str, ...] = ()
+    if settings.iteration is None:
+        # "All of them", and round again while there is time: one pass may be over in a blink.
+        settings = replace(settings, minimum=len(feeds))
+        if not whole:
+            notes = (f"the first {len(feeds)} batches of the loader are timed, in turn",)
+    return Plan(settings, environment, feeds, notes)
+
+
+def _own_loader(config: Config) -> Any:
+    """The yaml's loader for timing, or the one for accuracy: both give the model's inputs."""
+    for name in MODES:
+        section = getattr(config.evaluation, name).dataloader
+        if section is not None:
+            return yaml_loader(config, section, f"evaluation.{name}.dataloader")
+    return None
+
+
+@contextlib.contextmanager
+def placed(config: Config) -> Iterator[None]:
+    """Errors about settings name the yaml's key and line where the yaml said it."""
+    try:
+        yield
+    except ConfigError as error:
+        path = f"{SECTION}.{_KEYS.get(error.path, '')}"
+        section = config.evaluation.performance
+        inside = {*section.model_fields_set, *section.configs.model_fields_set}
+        if error.path not in _KEYS or path.rpartition(".")[2] not in inside:
+            raise
+        said = str(error).removeprefix(f"{error.path}: ")
+        raise ConfigError(said, path, config.where(path)) from error
+
+
+def open_model(config: Config, source: Any, framework: str | Backend | None = None) -> Model:
+    """The model behind a path, an object of a framework, or a handle."""
+    if isinstance(source, Model):
+        return source
+    path = Path(source) if isinstance(source, str | Path) else None
+    card = {} if path is None else read_card(path)
+    named = framework or card.get("framework") or config.model.framework or detect(source)
+    backend = get_backend(named)
+    if card and path is not None:
+        return backend.restore(path)
+    return backend.load(source, model_spec(config))
+
+
+def score(
+    config: Config,
+    model: Model,
+    loader: Any = None,
+    metric: Any = None,
+    postprocess: Any = None,
+    listener: Listener | None = None,
+) -> Score:
+    """The model's accuracy, by the section's metric and data or by those given."""
+    request = Request(
+        config=config,
+        model=None,
+        eval_loader=as_loader(loader),
+        metric=metric,
+        postprocess=postprocess,
+        listener=listener or Listener(),
+    )
+    evaluator = make_evaluator(request, model)
+    if evaluator is None:
+        raise ConfigError(
+            "accuracy can't be measured without a metric: name one in "
+            "`evaluation.accuracy.metric`, or set `metric`, and give data to evaluate on",
+            path="evaluation.accuracy.metric",
+            where=config.where("evaluation.accuracy"),
+        )
+    return evaluator(model)
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """What a tuning left: its deploy.yaml, and the model that it is about."""
+
+    config: Path
+    model: Path
+
+
+def deployed(place: str | Path) -> Deployed | None:
+    """The tuning behind a workspace or its deploy.yaml; None when it is neither."""
+    path = Path(place)
+    config = path / DEPLOY if path.is_dir() else path
+    if config.name != DEPLOY or not config.is_file():
+        return None
+    result = config.with_name("result.json")
+    try:
+        name = json.loads(result.read_text("utf-8"))["model"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{config}: the tuning's {result.name} can't be read ({error}); name the model as well"
+        ) from error
+    if not name:
+        raise ConfigError(f"{config}: the tuning could not write its model; name one as well")
+    model = config.with_name(name)
+    return Deployed(config, model)

@@ -1,0 +1,195 @@
+"""Where to run a tuned model: its framework, ONNX Runtime and OpenVINO on the same recipe."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.backends import detect
+from lpot.core.batch import Inputs
+from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.errors import HistoryError, LpotError, UnsupportedModel
+from lpot.core.feed import settle, synthetic
+from lpot.core.history import History
+from lpot.core.measure import Comparison, compare
+from lpot.core.model import Model
+from lpot.core.numerics import sqnr
+from lpot.core.workspace import Workspace
+from lpot.jobs.benchmark.api import Progress, benchmark
+from lpot.jobs.benchmark.contestant import Contestant
+from lpot.jobs.benchmark.entry import Source, saved
+from lpot.jobs.benchmark.feed import Feed
+from lpot.jobs.benchmark.team import Team
+from lpot.jobs.recover import recover
+
+ONNXRUNTIME, OPENVINO = "ONNX Runtime", "OpenVINO"
+ALIKE = 20.0  # dB between the outputs of two runtimes; below it they don't run the same model
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which runtime is the fastest here; `margin` is against the next one."""
+
+    result: BenchmarkResult
+    fastest: str
+    margin: Comparison | None = None
+    runner_up: str = ""
+
+    @property
+    def sentence(self) -> str:
+        if self.margin is None:
+            return f"{self.fastest} is the only one that could be measured"
+        span = f"between {self.margin.low:.2f} and {self.margin.high:.2f}"
+        if not self.margin.significant:
+            return (
+                f"no significant difference here between {self.fastest} and {self.runner_up} "
+                f"({self.margin.ratio:.2f} times, {span}): take the one you know"
+            )
+        return (
+            f"{self.fastest} is the fastest here: {self.margin.ratio:.2f} times the speed of "
+            f"{self.runner_up} ({span})"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.result.to_json(),
+            "fastest": self.fastest,
+            "runner_up": self.runner_up,
+            "margin": None if self.margin is None else self.margin.to_json(),
+            "sentence": self.sentence,
+        }
+
+
+def runtimes(
+    model: Model,
+    inputs: Inputs | None = None,
+    *,
+    batch_size: int | None = None,
+    shapes: Mapping[str, Sequence[int]] | None = None,
+    settings: Settings = Settings(),  # noqa: B008 - a frozen value
+    progress: Progress | None = None,
+) -> Choice:
+    """Time a tuned model in its framework, and written as ONNX in the other runtimes.
+
+    Args:
+        model: the handle that a tuning gives, or `lpot.load`.
+        inputs: one batch, by place or by name; the first of calibration, or made up, if not given.
+    """
+    feed = _inputs(model, inputs, batch_size, shapes)
+    with tempfile.TemporaryDirectory(prefix="lpot-runtimes-") as folder:
+        path = _write(model, Path(folder) / "model.onnx", feed)
+        entered: list[Source] = []
+        home = detect(path)
+        if model.framework != home:
+            entered.append(replace(saved(model, Path(folder) / "own"), label=model.framework))
+        entered.append(Contestant(str(path), label=ONNXRUNTIME, framework=home))
+        missing = importlib.util.find_spec("openvino") is None
+        if not missing:
+            arguments = {"path": str(path)}
+            factory = "lpot.backends.openvino:open_onnx"
+            entered.append(Contestant(factory, "callable", OPENVINO, arguments=arguments))
+        model.close()
+        notes = ["OpenVINO is not installed: pip install openvino"] if missing else []
+        result = benchmark(
+            entered,
+            feeds=_by_place(feed),
+            settings=settings,
+            progress=progress,
+            look=lambda teams: [*notes, *_compared(teams)],
+        )
+    return choose(result)
+
+
+def choose(result: BenchmarkResult) -> Choice:
+    """The fastest, and by how much, of those that were measured."""
+    standing = [model for model in result.models if model.timing is not None]
+    first, *others = sorted(standing, key=lambda model: -model.speed)
+    if not others:
+        return Choice(result, first.label)
+    second = others[0]
+    assert first.timing is not None and second.timing is not None
+    margin = compare(second.timing.rounds, first.timing.rounds)
+    if margin.ratio < 1:  # both are judged against a third, where noise may turn them round
+        margin = compare(first.timing.rounds, second.timing.rounds)
+        first, second = second, first
+    return Choice(result, first.label, margin, second.label)
+
+
+def tuned_again(fp32: Any, workspace: str | Path) -> Model:
+    """The best model of a workspace, built anew from the FP32 model and what the tuning kept.
+
+    For frameworks whose saved INT8 ops no other runtime has: what is built can still be exported.
+    """
+    place = Workspace(Path(workspace))
+    try:
+        recipe = json.loads(place.result.read_text("utf-8"))["recipe"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise HistoryError(f"{place.result}: no result of a finished tuning ({error})") from error
+    for trial in History.read(place.history).trials:
+        if json.loads(json.dumps(trial.recipe.to_json())) == recipe:
+            return recover(fp32, place.history, trial.number)
+    raise HistoryError(f"{place.history}: the best model's recipe is not among its trials")
+
+
+def _inputs(
+    model: Model,
+    inputs: Inputs | None,
+    batch_size: int | None,
+    shapes: Mapping[str, Sequence[int]] | None,
+) -> Inputs:
+    given = inputs if inputs is not None else getattr(model, "probe", None)
+    if given is not None:
+        return given
+    if model.inputs is None:
+        raise UnsupportedModel(
+            "the framework can't tell the model's inputs: give one batch of inputs"
+        )
+    return synthetic(settle(model.inputs, shapes, batch_size).inputs)
+
+
+def _by_place(feed: Inputs) -> Feed:
+    """A runtime may call an input otherwise than the framework does: their order is the same."""
+    return tuple(feed.values()) if isinstance(feed, dict) else tuple(feed)
+
+
+def _write(model: Model, path: Path, feed: Inputs) -> Path:
+    if not hasattr(type(model), "export_onnx"):
+        raise UnsupportedModel(
+            f"a model of {model.framework} can't be written as ONNX: there is no other runtime "
+            "to measure"
+        )
+    written: Path = model.export_onnx(path, feed)
+    return written
+
+
+def _compared(teams: Sequence[Team]) -> list[str]:
+    """A note for each runtime whose outputs are not those of the first."""
+    notes = []
+    truth = _outputs(teams[0])
+    for team in teams[1:]:
+        found = _outputs(team)
+        if [a.shape for a in found] != [b.shape for b in truth]:
+            notes.append(f"{team.contestant.label} gives outputs of other shapes")
+            continue
+        worst = min((sqnr(a, b) for a, b in zip(truth, found, strict=True)), default=np.inf)
+        if worst < ALIKE:
+            notes.append(
+                f"warning: the outputs of {team.contestant.label} differ from those of "
+                f"{teams[0].contestant.label} (SQNR {worst:.0f} dB): check its accuracy"
+            )
+    return notes
+
+
+def _outputs(team: Team) -> list[np.ndarray]:
+    try:
+        with np.load(team.outputs, allow_pickle=False) as stored:
+            return [stored[name] for name in stored.files]
+    except (OSError, ValueError) as error:
+        raise LpotError(f"{team.contestant.label}: its outputs were not kept ({error})") from error

@@ -1,0 +1,1 @@
+"""The objects behind the doors: what scripts of the original API set and call."""

@@ -1,0 +1,49 @@
+"""The object behind `Graph_Optimization`: what the original's scripts set and call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lpot.backends import frameworks
+from lpot.config.load import override
+from lpot.config.rules import float_words
+from lpot.config.schema import Config
+from lpot.core.result import Result
+from lpot.jobs.component.quantizer import Quantizer
+from lpot.strategy import strategies
+
+PRECISIONS = "graph_optimization.precisions"
+
+
+class Optimizer(Quantizer):
+    """`precisions` names the floats that are allowed, and wins over the yaml."""
+
+    precisions: Any = None
+    input: Any = None  # names of tensors, where the yaml and the model don't tell
+    output: Any = None
+
+    def run(
+        self,
+        model: Any,
+        calib: Any = None,
+        eval_func: Callable[[Any], Any] | None = None,
+        eval_loader: Any = None,
+        metric: Any = None,
+        postprocess: Any = None,
+    ) -> Result:
+        self.config = self._settled()
+        return super().run(model, calib, eval_func, eval_loader, metric, postprocess)
+
+    def _settled(self) -> Config:
+        """Without what a shared yaml says of quantization: that is another component's."""
+        changes: dict[str, Any] = {"quantization": None}
+        if self.precisions:
+            changes |= {PRECISIONS: self.precisions, "mixed_precision": None}
+        elif not float_words(self.config):
+            changes[PRECISIONS] = "fp32"
+        names = {"model.inputs": self.input, "model.outputs": self.output}
+        changes |= {key: value for key, value in names.items() if value}
+        return override(
+            self.config, changes, extra_frameworks=frameworks(), extra_strategies=strategies()
+        )

@@ -1,0 +1,1 @@
+"""Where trials run: in this process, in others, on a Ray cluster."""

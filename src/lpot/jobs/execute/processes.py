@@ -1,0 +1,256 @@
+"""Trials in processes of their own: a crash costs one trial, and several run side by side."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lpot.core.cpu import usable_cores
+from lpot.core.errors import LpotError
+from lpot.core.history import History
+from lpot.core.recipe import Recipe
+from lpot.core.trial import Trial
+from lpot.core.tune import Attempt, Executor, Made, Numbered, guarded, serial
+from lpot.jobs.benchmark.team import threading
+from lpot.jobs.execute.kit import pack, unpack
+from lpot.jobs.execute.ray import RayExecutor
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+logger = logging.getLogger(__name__)
+
+POLL = 0.2  # seconds between two looks at a trial's memory and time
+START = 300.0  # seconds a process may take to load the model
+_READY = "ready"
+
+
+@contextlib.contextmanager
+def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
+    """The executor that the configuration names; its processes end with the block."""
+    section = job.config.tuning.executor
+
+    def kit() -> bytes:
+        assert history.baseline is not None  # the first batch comes after it
+        return pack(job, history.baseline, section.workers == 1, history.memory)
+
+    if section.name == "serial":
+        yield serial
+        return
+    made: Processes | RayExecutor
+    if section.name == "ray":
+        made = RayExecutor(
+            kit, section.workers, section.address, job.watch.request_stop, job.listener.begin
+        )
+    else:
+        memory = int(section.memory * 2**20)
+        made = Processes(kit, section.workers, memory, section.timeout, job.listener.begin)
+    with contextlib.closing(made):
+        yield made
+
+
+class Processes:
+    """So many processes, started when first needed and again when one dies.
+
+    `memory` (bytes) and `timeout` (seconds) are the limits of one trial; 0 is none.
+    """
+
+    def __init__(
+        self,
+        kit: Callable[[], bytes],
+        workers: int,
+        memory: int = 0,
+        timeout: float = 0.0,
+        begin: Callable[[int, Recipe], None] = lambda number, recipe: None,
+    ) -> None:
+        self._make_kit = kit
+        self._kit = b""
+        self._count = workers
+        self._memory = memory
+        self._timeout = timeout
+        self._begin = begin  # told of every trial that begins
+        self._idle: list[_Worker] = []
+        self._busy: list[_Worker] = []
+
+    def __call__(self, attempt: Attempt, recipes: Iterable[Numbered]) -> Iterator[Made]:
+        self._kit = self._kit or self._make_kit()
+        waiting = iter(recipes)
+        while True:
+            self._hand_out(waiting)
+            if not self._busy:
+                return
+            for trial in self._finished():
+                yield trial, None
+
+    def close(self) -> None:
+        for worker in (*self._idle, *self._busy):
+            worker.end()
+        self._idle, self._busy = [], []
+
+    def _hand_out(self, waiting: Iterator[Numbered]) -> None:
+        """A recipe for each process that has none, as long as there are any."""
+        while len(self._busy) < self._count:
+            order = next(waiting, None)
+            if order is None:
+                return
+            worker = self._idle.pop() if self._idle else _Worker(self._kit, self._count)
+            self._begin(*order)
+            worker.begin(*order)
+            self._busy.append(worker)
+
+    def _finished(self) -> Iterator[Trial]:
+        """The trials that ended within a moment, those ended by a limit or a crash included."""
+        wait([worker.connection for worker in self._busy], POLL)
+        for worker in list(self._busy):
+            trial = worker.result(self._memory, self._timeout)
+            if trial is not None:
+                self._busy.remove(worker)
+                if worker.alive:
+                    self._idle.append(worker)
+                yield trial
+
+
+class TrialEnded(Exception):
+    """A trial's process died, or was ended because it took too much. Becomes the trial's cause."""
+
+
+class _Worker:
+    """One process, and the trial it is at."""
+
+    def __init__(self, kit: bytes, workers: int) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        with _environment(threading(max(1, len(usable_cores()) // workers), 1)):
+            self._process.start()
+        theirs.close()
+        self.alive = True
+        self._ready = False  # the model is loaded
+        self._number = 0
+        self._recipe = Recipe({})
+        self._began = time.monotonic()
+        with contextlib.suppress(OSError):  # it died at once: `result` tells
+            self.connection.send_bytes(kit)
+
+    def begin(self, number: int, recipe: Recipe) -> None:
+        self._number, self._recipe, self._began = number, recipe, time.monotonic()
+        with contextlib.suppress(OSError):  # it died while idle: `result` tells
+            self.connection.send((number, recipe))
+
+    def result(self, memory: int, timeout: float) -> Trial | None:
+        """The trial if it is over, None if it goes on."""
+        if not self._ready:
+            self._load()
+            return None
+        spent = time.monotonic() - self._began
+        if self.connection.poll():
+            try:
+                trial = self.connection.recv()
+            except (EOFError, OSError):
+                return self._failed(self._cause(), spent)
+            assert isinstance(trial, Trial)
+            return trial
+        used = resident(self._process.pid) if memory else 0
+        if memory and used > memory:
+            return self._failed(
+                f"it used {used >> 20} MiB of the {memory >> 20} MiB that `tuning.executor.memory` "
+                "allows: its process was ended",
+                spent,
+            )
+        if timeout and spent > timeout:
+            return self._failed(
+                f"it took longer than the {timeout:g} s that `tuning.executor.timeout` allows: its "
+                "process was ended",
+                spent,
+            )
+        return None
+
+    def end(self) -> None:
+        self.alive = False
+        self._process.kill()
+        self._process.join()
+        self.connection.close()
+
+    def _load(self) -> None:
+        """Look whether the model is loaded; a process that can't is no fault of a recipe."""
+        spent = time.monotonic() - self._began
+        if not self.connection.poll():
+            if spent > START:
+                raise self._unusable(f"it was not ready within {START:g} s")
+            return
+        try:
+            answer = self.connection.recv()
+        except (EOFError, OSError) as error:
+            cause = self._cause()
+            raise self._unusable(
+                f"it could not be started ({cause}). A script that tunes must do so under "
+                '`if __name__ == "__main__":`, for each process imports it again'
+            ) from error
+        if answer != _READY:
+            raise self._unusable(str(answer))
+        self._ready, self._began = True, time.monotonic()
+
+    def _unusable(self, cause: str) -> LpotError:
+        self.end()
+        return LpotError(f"executor: process: a process for trials can't work: {cause}")
+
+    def _failed(self, cause: str, spent: float) -> Trial:
+        self.end()
+        return Trial.failed(self._number, self._recipe, TrialEnded(cause), spent)
+
+    def _cause(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is None:
+            return "its process closed the line"
+        if code < 0:
+            hint = " (out of memory?)" if code == -signal.SIGKILL else ""
+            return f"its process was killed by {signal.Signals(-code).name}{hint}"
+        return f"its process ended with status {code}"
+
+
+def resident(pid: int | None) -> int:
+    """Bytes of memory that a process holds now; 0 where the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextlib.contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set while a process starts: libraries read these when they are first imported."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+def _serve(connection: Connection) -> None:
+    """The child: load once, then one trial after the other until the parent hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    kit = unpack(connection.recv_bytes())
+    bench = guarded(kit.open)
+    if isinstance(bench, Exception):
+        connection.send(f"{type(bench).__name__}: {bench}")
+        return
+    connection.send(_READY)
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            number, recipe = connection.recv()
+            connection.send(kit.attempt(bench, number, recipe))

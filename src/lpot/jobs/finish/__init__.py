@@ -1,0 +1,1 @@
+"""After the search: the best model saved, checked and measured, and what is said about it."""

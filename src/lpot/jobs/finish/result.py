@@ -1,0 +1,205 @@
+"""The end of a tuning: the best model on disk, its speed measured, and the verdict written down."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ruamel.yaml import YAML
+
+from lpot.core.card import read_card, sha256, write_text
+from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.history import History
+from lpot.core.interrupt import REASON
+from lpot.core.model import Model
+from lpot.core.race import saving
+from lpot.core.recipe import Recipe
+from lpot.core.result import Result
+from lpot.core.trial import State
+from lpot.core.tune import Outcome
+from lpot.jobs.finish.held_out import with_held_out
+from lpot.jobs.finish.interval import with_interval
+from lpot.jobs.finish.shortfall import shortfall
+from lpot.jobs.finish.speed import with_speed
+from lpot.jobs.report.write import write_report
+from lpot.jobs.tune.evaluation import plain
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+logger = logging.getLogger(__name__)
+
+
+def finish(
+    job: Job, outcome: Outcome | None, history: History | None, model: Model | None = None
+) -> Result:
+    """`model` is given when nothing was evaluated and it is built already."""
+    if outcome is not None and outcome.best is None:
+        return float_result(job, _why_nothing(outcome), outcome)
+    best = None if outcome is None else outcome.best
+    if model is None:
+        assert best is not None
+        model = job.build(best.recipe)
+        model.met, model.card = best.met, job.card(best)
+    path = _on_disk(job, model)
+    result = Result(
+        model=model,
+        recipe=model.recipe or Recipe({}),
+        goal=job.goal,
+        baseline=None if outcome is None else outcome.baseline,
+        best=best,
+        met=None if best is None else best.met,
+        trials=() if outcome is None else outcome.trials,
+        stopped="not evaluated" if outcome is None else outcome.stopped,
+        sizes=(job.model.nbytes, model.nbytes),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=path,
+        workspace=job.workspace.folder,
+        interrupted=outcome is not None and outcome.stopped == REASON,
+    )
+    saved = saving(result.trials, result.baseline)
+    if saved:
+        job.add_note(saved)
+    _warn_about_scores(job, result)
+    result = with_held_out(job, with_interval(job, result))
+    result = with_speed(job, result)
+    for text in getattr(job.backend, "offers", lambda model: ())(model):
+        job.add_note(text)
+    return _write(job, result)
+
+
+def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
+    """Nothing better than the model as given was found: it is handed back, flagged."""
+    job.add_note(f"{why}: the FP32 model is handed back unchanged")
+    recipe = Recipe({})
+    model = job.backend.build(job.source, recipe, None)
+    model.met, model.card = False, job.card(None)
+    result = Result(
+        model=model,
+        recipe=recipe,
+        goal=job.goal,
+        baseline=None if outcome is None else outcome.baseline,
+        met=False,
+        trials=() if outcome is None else outcome.trials,
+        stopped=why if outcome is None else outcome.stopped,
+        sizes=(job.model.nbytes, job.model.nbytes),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=_on_disk(job, model),
+        workspace=job.workspace.folder,
+        interrupted=outcome is not None and outcome.stopped == REASON,
+    )
+    return _write(job, result)
+
+
+def precisions(job: Job, model: Model) -> dict[str, int]:
+    """How many ops that could be low precision really run in which."""
+    count: dict[str, int] = {}
+    for info in job.capability.low():
+        word = _precision(model, info.key)
+        count[word] = count.get(word, 0) + 1
+    return dict(sorted(count.items()))
+
+
+def float_ops(job: Job, model: Model) -> tuple[str, ...]:
+    """The ops that could pay for themselves in low precision and run in FP32."""
+    return tuple(
+        info.key.name
+        for info in job.capability.low()
+        if not info.follower and _precision(model, info.key) == "fp32"
+    )
+
+
+def _precision(model: Model, key: Any) -> str:
+    real = getattr(model, "precisions", None)
+    if real:
+        return str(real.get(key, "fp32"))
+    config = None if model.recipe is None else model.recipe.ops.get(key)
+    return "fp32" if config is None else config.precision
+
+
+def _on_disk(job: Job, model: Model) -> Path | None:
+    """The best lies in the workspace already unless it was recalled from an earlier run."""
+    try:
+        if not _is_on_disk(job, model):
+            job.backend.save(model, job.best_path)
+        return job.backend.save(model, job.request.output) if job.request.output else job.best_path
+    except WorkspaceError as error:
+        job.add_note(f"warning: {error}; the model is handed back in memory only")
+        return None
+
+
+def _is_on_disk(job: Job, model: Model) -> bool:
+    """Is the file there, whole, and of this very model, data and recipe?"""
+    try:
+        card = read_card(job.best_path)
+        wanted = {**model.card, "recipe": None if model.recipe is None else model.recipe.to_json()}
+        same = all(card.get(key) == json.loads(json.dumps(wanted[key])) for key in wanted)
+        whole = sha256(job.best_path) if job.best_path.is_file() else None
+        return same and job.best_path.exists() and card.get("sha256") == whole
+    except (HistoryError, OSError):
+        return False
+
+
+def _why_nothing(outcome: Outcome) -> str:
+    failed = [trial for trial in outcome.trials if trial.state is State.FAILED]
+    if not failed:
+        return f"no trial was finished ({outcome.stopped})"
+    return f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}"
+
+
+def _warn_about_scores(job: Job, result: Result) -> None:
+    if result.baseline is None:
+        return
+    failed = [trial for trial in result.trials if trial.state is State.FAILED]
+    if failed:
+        job.add_note(
+            f"{len(failed)} of {len(result.trials)} trial(s) failed, the last with: "
+            f"{failed[-1].error}"
+        )
+    scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
+    given = job.request.eval_func is not None
+    # A trial that scores otherwise proves that eval_func looks at its model.
+    if given and scored and all(t.accuracy == result.baseline.accuracy for t in scored):
+        job.add_note(
+            f"every INT8 trial scored exactly as FP32 does ({result.baseline.accuracy!r}): "
+            "is eval_func using the model it is given?"
+        )
+    if result.met is False:
+        job.add_note(shortfall(job, result))
+
+
+def _write(job: Job, result: Result) -> Result:
+    result = replace(result, notes=tuple(job.notes))
+    try:
+        write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
+        write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
+        job.listener.finished(write_report(job, result).to_json())
+    except OSError as error:
+        logger.warning("%s: can't write the result (%s)", job.workspace.folder, error)
+    return result
+
+
+def deploy_yaml(job: Job) -> str:
+    """What the original writes: model, device and evaluation, for `lpot benchmark`."""
+    config = job.config
+    raw = {
+        "model": {
+            **plain(config.model),
+            "name": config.model.name,
+            "framework": job.framework_word,
+        },
+        "device": config.device,
+        "evaluation": json.loads(json.dumps(plain(config.evaluation), default=str)),
+    }
+    if not raw["evaluation"]:
+        del raw["evaluation"]
+    raw["model"] = json.loads(json.dumps(raw["model"], default=str))
+    stream = io.StringIO()
+    YAML().dump(raw, stream)
+    return stream.getvalue()

@@ -1,0 +1,74 @@
+"""What is said when the bar was not reached: which ops are to blame, and what to try next."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from lpot.core.recipe import OpKey
+from lpot.core.result import Result
+from lpot.jobs.tune.insight import context
+from lpot.strategy.mixed_precision import HALVES
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+WORST = 5  # ops named as those to blame
+LIMITS = ("timeout", "max_trials", "performance_only")  # how a limit's reason to stop begins
+
+
+def shortfall(job: Job, result: Result) -> str:
+    """For a result that has a best trial, which missed the bar."""
+    assert result.best is not None and result.baseline is not None
+    bar = job.goal.bar(result.baseline.accuracy)
+    said = [f"the bar of {bar:.6g} was not reached; the best is {result.best.accuracy:.6g}"]
+    forbidden = [key.name for key in job.space.choices if job.space.float_config(key) is None]
+    if forbidden:
+        said.append(
+            f"{len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
+        )
+    blamed = _blamed(job, result)
+    if blamed:
+        said.append(f"The ops that change the outputs most in low precision: {blamed}")
+    *steps, last = _next_steps(job, result)
+    said.append(f"Try {', '.join(steps)}, or {last}" if steps else f"Try {last}")
+    return ". ".join(said)
+
+
+def _blamed(job: Job, result: Result) -> str:
+    """The worst ops with their shares of the harm that single ops do."""
+    harm = job.harm
+    if not harm and not result.interrupted and not job.watch.time_is_up:
+        # A strategy that goes by trials alone has asked for no ranking.
+        harm = dict(context(job).ranking())
+    known = {key: math.inf if math.isnan(value) else value for key, value in harm.items()}
+    worst = sorted((key for key in known if known[key] > 0), key=lambda key: -known[key])
+    return ", ".join(_with_share(key, known) for key in worst[:WORST])
+
+
+def _with_share(key: OpKey, harm: dict[OpKey, float]) -> str:
+    total = sum(harm.values())
+    if not math.isfinite(total):
+        return f"{key.name} (its outputs are no numbers)" if harm[key] == math.inf else key.name
+    return f"{key.name} ({harm[key] / total:.0%})"
+
+
+def _next_steps(job: Job, result: Result) -> list[str]:
+    steps = []
+    limited = result.stopped.startswith(LIMITS)
+    if limited:
+        steps.append("a larger max_trials or timeout")
+    if job.calibration is not None:
+        steps.append("more calibration data")
+    if not limited and job.config.tuning.strategy.name in ("basic", "auto"):
+        steps.append("`strategy: tpe`, which tries other ranges as well")
+    options = (option for info in job.capability.ops.values() for option in info.choices)
+    if any(option.precision in HALVES for option in options):
+        steps.append("`strategy: auto_mixed_precision` for 16-bit floats")
+    if hasattr(job.backend, "prepare_training") and job.request.q_func is None:
+        steps.append("training with INT8's rounding in it (`train=`)")
+    allows = job.goal.relative if job.goal.relative is not None else job.goal.absolute
+    return [
+        *steps,
+        "a wider bar" if allows else "a bar that allows some loss: this one allows none",
+    ]

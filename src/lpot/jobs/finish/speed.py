@@ -1,0 +1,102 @@
+"""The proof of speed at the end of a tuning: FP32 and the best, timed in turns."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from lpot.core.batch import Inputs
+from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.errors import LpotError
+from lpot.core.measure import Comparison, compare, latency, turns
+from lpot.core.memory import give_back
+from lpot.core.result import Result
+from lpot.jobs.benchmark.api import benchmark
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+logger = logging.getLogger(__name__)
+
+SETTINGS = Settings(seconds=1.5)
+PROFILE_SECONDS = 3.0  # for the times of single ops, at most
+PHASE = "measuring FP32 against the best"
+
+
+def with_speed(job: Job, result: Result) -> Result:
+    """The result with `speed` and `faster`, where they can be had."""
+    if not job.request.measure_speed or result.interrupted or result.path is None:
+        return result
+    job.listener.phase(PHASE, 2 * SETTINGS.turns)
+    inputs = None if job.calibration is None else job.calibration.first.inputs
+    known = job.model.inputs is not None
+    if not known and inputs is None:
+        return result
+    try:
+        measured = _apart(job, result, inputs)
+        other = measured.models[1]
+        if other.comparison is not None:
+            return _judged(job, replace(result, benchmark=measured), other.comparison)
+        error: Exception | str | None = other.error
+    except (LpotError, OSError) as failure:
+        error = failure
+    if known or inputs is None:
+        job.add_note(f"speed was not measured: {error}")
+        return result
+    logger.info("no other process can open the model (%s): it is timed in this one", error)
+    try:
+        return _judged(job, result, _together(job, result, inputs))
+    except LpotError as failure:
+        job.add_note(f"speed was not measured: {failure}")
+    return result
+
+
+def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
+    """Each in a process of its own, the idle one stopped."""
+    assert result.path is not None
+    job.model.close()
+    result.model.close()
+    give_back()  # the two processes need it more
+    # A file that does not say what to compute needs the module that goes with it.
+    alone = not hasattr(type(result.model), "skeleton")
+    return benchmark(
+        [job.model, result.path if alone else result.model],
+        feeds=None if inputs is None else [inputs],
+        settings=SETTINGS,
+        progress=lambda done, total: job.listener.step(done),
+        profile_seconds=PROFILE_SECONDS,
+    )
+
+
+def _together(job: Job, result: Result, inputs: Inputs) -> Comparison:
+    """In turns in this process: for models that no other process can open from their file."""
+    models = (job.model, result.model)
+    rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
+    for done, index in enumerate(turns(2, SETTINGS.turns), start=1):
+        model = models[index]
+        timing = latency(
+            lambda model=model: job.backend.run(model, inputs),  # type: ignore[misc]
+            warmup=1,
+            seconds=SETTINGS.seconds / SETTINGS.turns,
+        )
+        rounds[index].append(tuple(timing.samples))
+        job.listener.step(done)
+    return compare(*rounds)
+
+
+def _judged(job: Job, result: Result, comparison: Comparison) -> Result:
+    faster = {"faster": True, "slower": False}.get(comparison.verdict)
+    low, high = comparison.low, comparison.high
+    spread = f"{comparison.ratio:.2f} times its speed, between {low:.2f} and {high:.2f}"
+    if faster is False:
+        job.add_note(
+            f"the quantized model is slower than FP32 here ({spread}): stay with FP32, or measure "
+            "with the batch size you will use (`lpot benchmark`)"
+        )
+    elif faster is None:
+        job.add_note(
+            f"no significant difference in speed to FP32 here ({spread}): measure again on a quiet "
+            "machine and with the batch size you will use (`lpot benchmark`)"
+        )
+    return replace(result, speed=comparison.ratio, faster=faster)

@@ -1,0 +1,157 @@
+"""The report of a running tuning on a local address: read-only, and behind a token."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+import secrets
+import threading
+from html import escape
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+from lpot.core.errors import ConfigError, HistoryError, LpotError
+from lpot.core.report import Report
+from lpot.jobs.report.read import read_report, stamp
+from lpot.report.html import document, page
+
+logger = logging.getLogger(__name__)
+
+LOOPBACK = "127.0.0.1"
+LONGEST_PATH = 512
+PLAIN, HTML, JSON = "text/plain", "text/html", "application/json"
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
+Answer = tuple[HTTPStatus, str, str]
+
+
+class Dashboard:
+    """What is shown of one workspace. It takes no lock and writes nothing."""
+
+    def __init__(self, workspace: Path) -> None:
+        self.workspace = workspace.absolute()
+        self._guard = threading.Lock()
+        self._known: tuple[tuple[int, ...], Report | str] | None = None
+
+    def report(self) -> Report | str:
+        """The report as it stands, or why there is none; read anew only when files changed."""
+        now = stamp(self.workspace)
+        with self._guard:
+            if self._known is None or self._known[0] != now:
+                self._known = (now, self._read())
+            return self._known[1]
+
+    def _read(self) -> Report | str:
+        try:
+            return read_report(self.workspace)
+        except (LpotError, OSError) as error:
+            there = self.workspace.is_dir()
+            waiting = "nothing is in it yet" if there else "it does not exist yet"
+            empty = isinstance(error, HistoryError) and not any(
+                (self.workspace / name).exists() for name in ("history.jsonl", "report.json")
+            )
+            return f"{self.workspace}: {waiting}" if empty else str(error)
+
+    def answer(self, name: str) -> Answer:
+        """Three things can be asked for; no name ever becomes a path."""
+        if name == "stamp":
+            return HTTPStatus.OK, PLAIN, "-".join(map(str, stamp(self.workspace)))
+        found = self.report()
+        if name == "report.json":
+            raw: Any = {"waiting": found} if isinstance(found, str) else found.to_json()
+            return HTTPStatus.OK, JSON, json.dumps(raw)
+        if name == "":
+            return HTTPStatus.OK, HTML, _waiting(found) if isinstance(found, str) else _live(found)
+        return HTTPStatus.NOT_FOUND, PLAIN, "not found\n"
+
+
+def _live(report: Report) -> str:
+    return page(report, live=True)
+
+
+def _waiting(text: str) -> str:
+    body = (
+        f'<div class="verdict"><p class="first">Nothing to show yet.</p><p>{escape(text)}</p>'
+        "<p>This page looks again every two seconds.</p></div>"
+    )
+    return document("waiting for a tuning", body, live=True)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    server_version = "lpot"
+    sys_version = ""
+    timeout = 30  # seconds that a silent visitor may hold a thread
+
+    def do_GET(self) -> None:
+        self._send(*self._answer())
+
+    do_HEAD = do_GET
+
+    def do_POST(self) -> None:
+        self._send(HTTPStatus.METHOD_NOT_ALLOWED, PLAIN, "this view is read-only\n")
+
+    do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_POST
+
+    def _answer(self) -> Answer:
+        refused = (HTTPStatus.FORBIDDEN, PLAIN, "wrong or missing token\n")
+        # Another name for this address would let a foreign page read it (DNS rebinding).
+        if self.headers.get("Host") not in self.server.hosts:
+            return refused
+        path = self.path.partition("?")[0]
+        token, slash, name = path.removeprefix("/").partition("/")
+        right = hmac.compare_digest(token.encode(), self.server.token.encode())
+        if not right or not slash or len(path) > LONGEST_PATH:
+            return refused
+        return self.server.dashboard.answer(name)
+
+    def _send(self, status: HTTPStatus, kind: str, text: str) -> None:
+        body = text.encode("utf-8", "replace")
+        self.send_response(status)
+        for name, value in HEADERS.items():
+            self.send_header(name, value)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        # Without the path: the token is in it.
+        logger.debug("dashboard: a request was answered")
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, dashboard: Dashboard, port: int) -> None:
+        super().__init__((LOOPBACK, port), _Handler)
+        self.dashboard = dashboard
+        self.token = secrets.token_urlsafe(24)
+        number = self.server_address[1]
+        self.hosts = {f"{name}:{number}" for name in (LOOPBACK, "localhost")}
+
+    @property
+    def url(self) -> str:
+        return f"http://{LOOPBACK}:{self.server_address[1]}/{self.token}/"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A browser that goes away in the middle of an answer is no event.
+        logger.debug("dashboard: a visitor went away", exc_info=True)
+
+
+def serve(workspace: str | Path, port: int = 0) -> _Server:
+    """A server for one workspace; call `serve_forever`, then `server_close`."""
+    try:
+        return _Server(Dashboard(Path(workspace)), port)
+    except (OSError, OverflowError) as error:
+        raise ConfigError(
+            f"port {port} can't be had ({error}): choose another, or none for a free one", "--port"
+        ) from error

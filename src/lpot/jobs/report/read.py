@@ -1,0 +1,154 @@
+"""A report from whatever a workspace holds: finished, under way, or cut off."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.goal import Goal
+from lpot.core.history import NAME, History
+from lpot.core.report import FORMAT, Report, State, planned_rows, trial_row
+from lpot.jobs.inspect_tensors import choose
+from lpot.jobs.report.write import DATA
+
+logger = logging.getLogger(__name__)
+
+NEAR = 5  # workspaces named when the one given has nothing
+
+
+def read_report(workspace: str | Path) -> Report:
+    """The report of a workspace, of a report.json, or of a history alone. Takes no lock."""
+    path = Path(workspace)
+    if not path.exists():
+        raise HistoryError(f"{path}: no such workspace{_near(path.parent)}")
+    if path.is_file():
+        return _of_history(path) if path.suffix == ".jsonl" else _of_file(path)
+    data, history = path / DATA, path / NAME
+    if data.is_file() and not _is_newer(history, data):
+        try:
+            return _of_file(data)
+        except HistoryError:
+            if not history.is_file():
+                raise
+            logger.warning("%s can't be used: the report is made from %s", data, history)
+    if history.is_file():
+        return _of_history(history)
+    if data.is_file():
+        return _of_file(data)
+    raise HistoryError(
+        f"{path}: no report here: a tuning leaves {DATA} and {NAME} in its workspace{_near(path)}"
+    )
+
+
+def stamp(workspace: Path) -> tuple[int, ...]:
+    """Changes whenever there is something new to show; costs two looks at the disk."""
+    found: list[int] = []
+    for name in (NAME, DATA):
+        try:
+            state = (workspace / name).stat()
+        except OSError:
+            found += [0, 0]
+        else:
+            found += [state.st_mtime_ns, state.st_size]
+    return (*found, int(_is_alive(workspace)), int(workspace.is_dir()))
+
+
+def _is_newer(history: Path, data: Path) -> bool:
+    """Has a later run gone on in this workspace since the report was written?"""
+    try:
+        return history.stat().st_mtime_ns > data.stat().st_mtime_ns
+    except OSError:
+        return False
+
+
+def _of_file(path: Path) -> Report:
+    try:
+        raw = json.loads(path.read_text("utf-8"))
+        report = Report.from_json(raw)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise HistoryError(f"{path}: not a report of lpot, or damaged ({error})") from error
+    except OSError as error:
+        raise WorkspaceError(f"{path}: can't be read ({error.strerror})") from error
+    if report.format > FORMAT:
+        logger.warning("%s was written by a newer lpot: what it adds is not shown", path)
+    return report
+
+
+def _of_history(path: Path) -> Report:
+    history = History.read(path)
+    goal = _goal(history.info.get("goal"))
+    best = choose(history.trials, goal is None or goal.higher_is_better)
+    state: State = "running" if _is_alive(path.parent) else "stopped"
+    baseline = history.baseline
+    scored = [trial for trial in history.trials if trial.score is not None]
+    failed = [trial for trial in history.trials if trial.error is not None]
+    # A line that is being written looks torn: that is no news while the run goes on.
+    notes = [] if state == "running" else list(history.notes)
+    if failed and not scored:
+        notes.append(f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}")
+    floats = [] if best is None else [key.name for key in best.recipe.float_ops]
+    size = None if best is None or best.score is None else best.score.size
+    sizes = None if baseline is None or not (baseline.size and size) else (baseline.size, size)
+    result = {
+        "met": None if best is None else best.met,
+        "goal": "" if goal is None else str(goal),
+        "baseline": None if baseline is None else baseline.to_json(),
+        "accuracy": None if best is None else best.accuracy,
+        "evaluations": len(scored) + (baseline is not None),
+        "bytes": None if sizes is None else {"fp32": sizes[0], "best": sizes[1]},
+        "fp32_ops": floats,
+        "precisions": {} if best is None else best.recipe.precisions(),
+        "notes": notes,
+    }
+    return Report(
+        name=str(history.info.get("name", path.parent.name)),
+        framework=str(history.info.get("framework", "")),
+        result=result,
+        bar=None if goal is None or baseline is None else goal.bar(baseline.accuracy),
+        # Read from a file, each looks recalled; in the run that is shown it was made.
+        trials=tuple(replace(trial_row(trial), recalled=False) for trial in history.trials),
+        ops=() if best is None else planned_rows(best.recipe),
+        environment={f"{key} hash": value for key, value in history.fingerprint.items() if value},
+        higher_is_better=goal is None or goal.higher_is_better,
+        state=state,
+    )
+
+
+def _goal(raw: Any) -> Goal | None:
+    """None for a history of an older version, which does not tell."""
+    if not isinstance(raw, Mapping):
+        return None
+    try:
+        return Goal(**raw)
+    except (TypeError, ValueError):
+        return None
+
+
+def _is_alive(workspace: Path) -> bool:
+    """Is the process that tuned here last still there? The lock itself is left alone."""
+    try:
+        number = int(json.loads((workspace / "lock").read_text("utf-8"))["pid"])
+        os.kill(number, 0)
+    except PermissionError:  # of another user, but there
+        return True
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return False
+    return number > 0
+
+
+def _near(folder: Path) -> str:
+    """Workspaces below, for those who gave the folder around them."""
+    if not folder.is_dir():
+        return ""
+    found = sorted({path.parent for path in folder.glob(f"*/{NAME}")} | _deeper(folder))[:NEAR]
+    return f"; there are: {', '.join(map(str, found))}" if found else ""
+
+
+def _deeper(folder: Path) -> set[Path]:
+    return {path.parent for path in folder.glob(f"*/*/{NAME}")}

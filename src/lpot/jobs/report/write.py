@@ -1,0 +1,162 @@
+"""Putting a report together and on disk: report.json for machines, report.html for people."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ruamel.yaml import YAML
+
+from lpot.config.identity import public
+from lpot.core.card import write_text
+from lpot.core.cpu import this_cpu
+from lpot.core.profile import Profile, ProfileRow
+from lpot.core.recipe import OpKey
+from lpot.core.report import GraphNode, Report, finite, op_rows, trial_row
+from lpot.core.result import Result
+from lpot.core.tensors import Contrast
+from lpot.core.tune import guarded
+from lpot.jobs.inspect_tensors import look
+from lpot.jobs.tune.evaluation import plain
+from lpot.report.html import page
+from lpot.version import VERSION
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+Value = TypeVar("Value")
+
+logger = logging.getLogger(__name__)
+
+DATA, PAGE = "report.json", "report.html"
+LOOKED_AT = 1000  # ops whose tensors are compared
+SHOWN_RANGES = 8  # ops whose histograms are kept
+HEAVY = 2 << 30  # bytes of weights: a second and third session of such a model would hurt
+SMALL_GRAPH = 60  # nodes of the FP32 graph that are still worth drawing
+DRAWN_GRAPH = 240  # nodes of the other one, which has Q and DQ
+
+
+def make_report(job: Job, result: Result) -> Report:
+    baseline = result.baseline
+    real = getattr(result.model, "precisions", None)
+    chosen = {key: config.precision for key, config in result.recipe.ops.items()}
+    found, profile = _contrasts(job, result), _profile(result)
+    timed = _by_key(job, profile)
+    outputs = sorted((c for c in found if c.what == "output"), key=lambda c: c.sqnr)
+    return Report(
+        name=job.config.model.name,
+        framework=job.framework_word,
+        result={**result.to_json(), "speed_range": _speed_range(result)},
+        bar=None if baseline is None else job.goal.bar(baseline.accuracy),
+        trials=tuple(trial_row(trial) for trial in result.trials),
+        ops=op_rows(
+            job.capability,
+            result.recipe,
+            real or chosen,
+            job.harm,
+            found,
+            {key: (row.before, row.after) for key, row in timed.items()},
+            {key: row.reason for key, row in timed.items()},
+        ),
+        profile=profile.summary() if profile.rows else "",
+        environment=_environment(job, result),
+        config=_yaml(job),
+        higher_is_better=job.goal.higher_is_better,
+        tensors=tuple(outputs[:SHOWN_RANGES]),
+        graphs=_graphs(job, result),
+    )
+
+
+def write_report(job: Job, result: Result) -> Report:
+    report = make_report(job, result)
+    write_text(job.workspace.folder / DATA, as_text(report.to_json()))
+    write_text(job.workspace.folder / PAGE, page(report))
+    return report
+
+
+def optional(what: str, work: Callable[[], Value]) -> Value | None:
+    """A part that a report can do without: whatever goes wrong there must not cost the result."""
+    made = guarded(work)
+    if isinstance(made, Exception):
+        logger.info("%s are not in the report: %s", what, made)
+        return None
+    return made
+
+
+def as_text(value: Any) -> str:
+    return json.dumps(finite(value), indent=1) + "\n"
+
+
+def _speed_range(result: Result) -> tuple[float, float] | None:
+    models = () if result.benchmark is None else result.benchmark.models
+    found = None if len(models) < 2 else models[1].comparison
+    return None if found is None else (found.low, found.high)
+
+
+def _environment(job: Job, result: Result) -> dict[str, Any]:
+    cpu = this_cpu()
+    data = job.calibration
+    return {
+        "lpot": VERSION,
+        **job.backend.versions(),
+        "CPU": f"{cpu.name}, {cpu.cores} core(s): {' '.join(cpu.features)}",
+        "seed": job.config.tuning.random_seed,
+        "strategy": job.config.tuning.strategy.name,
+        "approach": job.approach,
+        "calibration samples": ", ".join(str(size or "all") for size in job.space.samples),
+        "calibration data hash": "none given" if data is None else data.fingerprint(),
+        "model hash": job.fingerprint_of_model,
+        "configuration hash": job.fingerprint["config"],
+        "recipe": result.recipe.digest,
+    }
+
+
+def _contrasts(job: Job, result: Result) -> list[Contrast]:
+    """FP32 against the best model on the first calibration batch, where that can be had."""
+    inputs = None if job.calibration is None else job.calibration.first.inputs
+    quick = job.model.nbytes < HEAVY and not result.interrupted
+    if inputs is None or not quick or not hasattr(job.backend, "tensors"):
+        return []
+    keys = [info.key for info in job.capability.low()][:LOOKED_AT]
+    if not result.recipe.low_ops:
+        return []
+    job.listener.phase("comparing FP32 and the best op by op")
+    found = optional(
+        "tensors", lambda: list(look(job.backend, job.model, result.model, keys, inputs))
+    )
+    job.model.close()
+    result.model.close()
+    return found or []
+
+
+def _profile(result: Result) -> Profile:
+    """Time by op, where the backend could tell."""
+    found = None if result.benchmark is None else result.benchmark.profile
+    return found or Profile(())
+
+
+def _by_key(job: Job, profile: Profile) -> dict[OpKey, ProfileRow]:
+    names = {key.name: key for key in job.capability.ops}
+    return {names[r.name]: r for r in profile.rows if r.name in names and r.role == "op"}
+
+
+def _graphs(job: Job, result: Result) -> dict[str, tuple[GraphNode, ...]]:
+    """Both graphs, where they are small enough to be looked at."""
+    wiring = getattr(job.backend, "wiring", None)
+    if wiring is None or len(job.capability.ops) > SMALL_GRAPH:
+        return {}
+    drawn = optional("graphs", lambda: (wiring(job.model), wiring(result.model)))
+    before, after = drawn or ((), ())
+    if len(before) > SMALL_GRAPH or len(after) > DRAWN_GRAPH or not result.recipe.low_ops:
+        return {}
+    return {"fp32": before, "best": after}
+
+
+def _yaml(job: Job) -> str:
+    raw = json.loads(json.dumps(public(plain(job.config)), default=str))
+    stream = io.StringIO()
+    YAML().dump(raw, stream)
+    return stream.getvalue() if raw else ""

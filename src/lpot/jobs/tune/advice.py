@@ -1,0 +1,104 @@
+"""Free choices first: what brings the outputs nearer to FP32, found without any label."""
+
+from __future__ import annotations
+
+import json
+import logging
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lpot.core.backend import Observations
+from lpot.core.card import write_text
+from lpot.core.distance import distance, few
+from lpot.core.history import key_of
+from lpot.core.progress import tracked
+from lpot.core.recipe import Recipe
+from lpot.core.space import TuningSpace
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+logger = logging.getLogger(__name__)
+
+BETTER = 0.8  # of the outputs' error, below which advice is taken
+
+
+def advised(job: Job, space: TuningSpace) -> TuningSpace:
+    """The space with the best advice as the most wanted.
+
+    The backend guesses from statistics; the outputs on a calibration batch decide. What was found
+    is kept with the run, so that a rerun needs no calibration to propose the same recipes.
+    """
+    if not hasattr(job.backend, "advise"):
+        return space
+    place = job.workspace.folder / f"advice-{key_of(job.fingerprint)}.json"
+    known = _read(place)
+    if known is None:
+        known = _best_advice(job, space)
+        _write(place, known)
+    job.space = space.preferring(known)
+    return job.space
+
+
+def _best_advice(job: Job, space: TuningSpace) -> Recipe:
+    default = space.default()
+    observations = job.observe(default.samples)
+    if observations is None or not observations.probe:
+        return default
+    advice = job.backend.advise(job.model, default, observations)  # type: ignore[attr-defined]
+    smooth = job.config.quantization.recipes.smooth_quant
+    candidates = [
+        _allowed(space, default, recipe)
+        for recipe in advice
+        if smooth or recipe.repairs == default.repairs
+    ]
+    candidates = [recipe for recipe in dict.fromkeys(candidates) if recipe != default]
+    if not candidates:
+        return default
+    job.listener.phase("choosing ranges without labels")
+    usual, *errors = _errors(job, observations, [default, *candidates])
+    least = min(errors)
+    if not least < BETTER * usual:
+        return default
+    best = candidates[errors.index(least)]
+    added = [repair for repair in best.repairs if repair not in default.repairs]
+    if added:
+        job.add_note(
+            f"outlier channels are smoothed ({', '.join(added)}): the error of the outputs "
+            f"falls from {usual:.2g} to {least:.2g} of their power, by calibration data alone"
+        )
+    return best
+
+
+def _allowed(space: TuningSpace, default: Recipe, recipe: Recipe) -> Recipe:
+    """The advice as far as the user's rules go."""
+    changes = {key: config for key, config in recipe.ops.items() if config in space.choices[key]}
+    return replace(default.replace(changes), repairs=recipe.repairs)
+
+
+def _errors(job: Job, observations: Observations, recipes: list[Recipe]) -> list[float]:
+    probe = few(observations.probe)
+    truth = [job.backend.run(job.model, inputs) for inputs in probe]
+    errors = []
+    for recipe in tracked(recipes):
+        model = job.backend.build(job.model, recipe, observations)
+        found = [job.backend.run(model, inputs) for inputs in probe]
+        errors.append(sum(map(distance, truth, found)) / len(probe))
+        model.close()
+    job.model.close()
+    return errors
+
+
+def _read(place: Path) -> Recipe | None:
+    try:
+        return Recipe.from_json(json.loads(place.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return None  # none yet, or one that can't be used
+
+
+def _write(place: Path, recipe: Recipe) -> None:
+    try:
+        write_text(place, json.dumps(recipe.to_json()) + "\n")
+    except OSError as error:
+        logger.info("%s: the advice is not kept (%s)", place, error.strerror)

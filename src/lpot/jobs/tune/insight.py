@@ -1,0 +1,85 @@
+"""What can be known of a model's ops without labels, for strategies: found when first asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import TYPE_CHECKING
+
+from lpot.core.distance import distance
+from lpot.core.errors import LpotError
+from lpot.core.progress import tracked
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.strategy import StrategyContext
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+
+def context(job: Job) -> StrategyContext:
+    """Everything but the baseline, which is not known yet."""
+    insight = Insight(job)
+    return StrategyContext(
+        seed=job.config.tuning.random_seed,
+        ranking=cache(insight.ranking),
+        options=job.config.tuning.strategy.options,
+        rest=insight.rest,
+        curvature=cache(insight.curvature),
+        gains=cache(insight.gains),
+    )
+
+
+class Insight:
+    """Asks the backend; whatever it can't tell is left empty, and said."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+
+    def ranking(self) -> dict[OpKey, float]:
+        """Harm by op, from calibration data alone."""
+        self.job.harm = self._verb("rank", "ranking ops by the harm they do")
+        return self.job.harm
+
+    def gains(self) -> dict[OpKey, float]:
+        """Seconds that each op saves in low precision; negative where it loses."""
+        return self._verb("gains", "measuring what each op gains")
+
+    def curvature(self) -> dict[OpKey, float]:
+        return self._verb("curvature", "looking at the curvature of the loss")
+
+    def rest(self, recipe: Recipe) -> Mapping[OpKey, float]:
+        """The harm that stays when one more op of the recipe goes back to float, op by op."""
+        job = self.job
+        observations = job.observe(recipe.samples)
+        if observations is None or not observations.probe:
+            return {}
+        batches = int(job.config.tuning.strategy.confidence_batches)
+        probe = observations.probe[:batches]
+        job.listener.phase("ranking what is left in low precision")
+        truth = [job.backend.run(job.model, inputs) for inputs in probe]
+        left: dict[OpKey, float] = {}
+        for key in tracked([key for key in recipe.low_ops if key not in job.space.followers]):
+            one_back = job.space.with_float(recipe, [key])
+            if one_back == recipe:
+                continue
+            model = job.backend.build(job.model, one_back, observations)
+            left[key] = sum(
+                distance(exact, job.backend.run(model, inputs))
+                for exact, inputs in zip(truth, probe, strict=True)
+            )
+            model.close()
+        return left
+
+    def _verb(self, verb: str, phase: str) -> dict[OpKey, float]:
+        job = self.job
+        recipe = job.space.default()
+        observations = job.observe(recipe.samples)
+        if observations is None or not hasattr(job.backend, verb):
+            return {}
+        job.listener.phase(phase)
+        try:
+            found: dict[OpKey, float] = getattr(job.backend, verb)(job.model, recipe, observations)
+        except LpotError as error:
+            job.add_note(f"{verb}: {error}; ops are taken without it")
+            return {}
+        return found

@@ -1,0 +1,308 @@
+"""`--dry-run`: everything that can be found out before an evaluation is spent."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shutil
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from operator import length_hint
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from lpot.core.cpu import probe
+from lpot.core.errors import (
+    BackendUnavailable,
+    ConfigError,
+    DataError,
+    EvaluationError,
+    HistoryError,
+    LpotError,
+    UnsupportedModel,
+    WorkspaceError,
+)
+from lpot.core.evaluate import Evaluator, MetricEvaluator
+from lpot.core.history import History
+from lpot.jobs.benchmark.contestant import peak_memory
+from lpot.jobs.tune.evaluation import make_evaluator
+from lpot.jobs.tune.forecast import most_trials
+from lpot.jobs.tune.optimize import job_for
+from lpot.jobs.tune.quantize import Job, Request
+
+Condition = Literal["ok", "note", "warn", "fail"]
+
+SHOWN_REASONS = 6
+STATISTICS = 1 << 20  # bytes kept of one tensor's values, generously
+RANK_OVERHEAD = 0.1  # seconds to build and start one model of the ranking
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing looked at. `name` is empty where it goes on with the one before."""
+
+    name: str
+    state: Condition
+    text: str
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """What was found. `evaluations` counts the most there can be, FP32 included."""
+
+    checks: tuple[Check, ...]
+    evaluations: int | None = None
+    seconds: float | None = None  # of one evaluation, where something tells
+
+    @property
+    def ok(self) -> bool:
+        return all(check.state != "fail" for check in self.checks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "ok": self.ok,
+            "checks": [dict(vars(check)) for check in self.checks],
+            "most_evaluations": self.evaluations,
+            "seconds_an_evaluation": self.seconds,
+        }
+
+
+def preflight(request: Request) -> Preflight:
+    """Look at model, data, evaluation, ops, disk and memory; nothing is written or evaluated."""
+    try:
+        job = job_for(request)
+    except LpotError as error:
+        return Preflight((Check(_stage(error), "fail", str(error)),))
+    return _Look(job).around()
+
+
+def _stage(error: LpotError) -> str:
+    stages: Mapping[type[LpotError], str] = {
+        ConfigError: "config",
+        DataError: "data",
+        UnsupportedModel: "model",
+        BackendUnavailable: "framework",
+    }
+    return next((name for kind, name in stages.items() if isinstance(error, kind)), "setup")
+
+
+class _Look:
+    """One look at an assembled job: each method tells what it found."""
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.batch_seconds = 0.0
+        self.growth = 0  # bytes the first run took
+        self.evaluator: Evaluator | None = None
+        self.known: History | None = None
+
+    def around(self) -> Preflight:
+        checks = [*self.model(), *self.data(), *self.evaluation(), *self.ops(), *self.places()]
+        checks += [*self.memory(), *self.history()]
+        evaluations = None
+        if self.evaluator is not None and self.job.space.choices:
+            limits = self.job.watch.limits
+            evaluations = 1 + most_trials(self.job.strategy, self.job.space, limits)
+        seconds = self.evaluation_seconds()
+        checks.append(Check("effort", "ok", self.effort(evaluations, seconds)))
+        checks += [Check("", "note", note) for note in self.job.notes]
+        return Preflight(tuple(checks), evaluations, seconds)
+
+    def model(self) -> Iterator[Check]:
+        job = self.job
+        inputs = ", ".join(map(str, job.model.inputs or ())) or "inputs not known"
+        text = f"{job.backend.name}, {job.model.nbytes / 1e6:.3g} MB, {inputs}"
+        yield Check("model", "ok", f"{text}; {job.approach}; {job.goal}")
+
+    def data(self) -> Iterator[Check]:
+        calibration = self.job.calibration
+        if calibration is None:
+            yield Check("data", "ok", "no calibration data, and none are needed")
+            return
+        first = calibration.first
+        before = peak_memory()
+        try:
+            self.job.backend.run(self.job.model, first.inputs)
+            start = time.perf_counter()
+            self.job.backend.run(self.job.model, first.inputs)
+        except DataError as error:
+            yield Check("data", "fail", f"the first calibration batch does not fit: {error}")
+            return
+        self.batch_seconds = time.perf_counter() - start
+        self.growth = max(0, peak_memory() - before)
+        many = (
+            "of unknown length" if calibration.length is None else f"{calibration.length} batches"
+        )
+        text = f"{many}, {calibration.batch_size} samples a batch; the first one runs"
+        yield Check("data", "ok", f"{text} in {self.batch_seconds * 1e3:.3g} ms")
+        values = first.inputs.values() if isinstance(first.inputs, Mapping) else first.inputs
+        if any(_is_broken(value) for value in values):
+            yield Check("", "warn", "the first calibration batch holds NaN or Inf")
+
+    def evaluation(self) -> Iterator[Check]:
+        try:
+            if self.job.request.eval_func is not None:
+                check_function(self.job.request.eval_func)
+            self.evaluator = make_evaluator(self.job.request, self.job.model, self.job.add_note)
+        except LpotError as error:
+            yield Check("evaluation", "fail", str(error))
+            return
+        if self.evaluator is None:
+            text = "nothing to evaluate with: one all-INT8 model will be built and not judged"
+            yield Check("evaluation", "warn", text)
+        elif isinstance(self.evaluator, MetricEvaluator):
+            batches = length_hint(self.evaluator.loader, 0) or "an unknown number of"
+            yield Check("evaluation", "ok", f"{self.evaluator.identity} over {batches} batches")
+        else:
+            name = getattr(self.job.request.eval_func, "__qualname__", "eval_func")
+            yield Check("evaluation", "ok", f"{name}: can be called with one model")
+
+    def ops(self) -> Iterator[Check]:
+        ops = self.job.capability.ops.values()
+        low = [info for info in ops if info.can_be_low]
+        followers = sum(info.follower for info in low)
+        text = f"{len(low)} of {len(ops)} ops can be low precision"
+        if followers:
+            text += f", {followers} of them only between neighbours that are"
+        kept = len(low) - len(self.job.space.choices)
+        if kept:
+            text += f"; {kept} stay in FP32 by your own rules"
+        yield Check("ops", "ok" if self.job.space.choices else "warn", text)
+        reasons = Counter((info.key.kind, info.reason) for info in ops if not info.can_be_low)
+        for (kind, reason), count in reasons.most_common(SHOWN_REASONS):
+            yield Check("", "note", f"{count} × {kind} stays in FP32: {reason}")
+        if len(reasons) > SHOWN_REASONS:
+            more = len(reasons) - SHOWN_REASONS
+            yield Check("", "note", f"{more} more reasons: `lpot inspect` lists every op")
+
+    def places(self) -> Iterator[Check]:
+        needed = 2 * self.job.model.nbytes + (1 << 20)
+        output = self.job.request.output
+        places = {"workspace": self.job.workspace.folder}
+        if output is not None:
+            places["output"] = output.parent
+        for name, folder in places.items():
+            path = output if name == "output" and output is not None else folder
+            try:
+                if path == output and is_same(path, self.job.request.model):
+                    raise WorkspaceError(f"{path} is the FP32 model itself: name another file")
+                free = room(folder, needed)
+            except WorkspaceError as error:
+                yield Check(name, "fail", str(error))
+                continue
+            yield Check(
+                name, "ok", f"{path}: {free / 1e9:.3g} GB free, about {needed / 1e6:.3g} MB needed"
+            )
+
+    def memory(self) -> Iterator[Check]:
+        available = probe().available
+        tensors = len(self.job.space.choices) * (1 + len(self.job.space.samples))
+        needed = 3 * self.job.model.nbytes + tensors * STATISTICS + 2 * self.growth
+        text = f"about {needed / 1e6:.3g} MB more will be needed"
+        if not available:
+            yield Check("memory", "note", f"{text}; what is available can't be read here")
+            return
+        fits = needed < available
+        told = f"{text}, {available / 1e9:.3g} GB are available"
+        yield Check("memory", "ok" if fits else "warn", told)
+
+    def history(self) -> Iterator[Check]:
+        path = self.job.workspace.history
+        if not path.exists():
+            yield Check("history", "ok", "none yet: a fresh one will be begun")
+            return
+        try:
+            with self.job.workspace.lock():
+                self.known = History.read(path)
+        except WorkspaceError as error:
+            yield Check("history", "fail", str(error))
+            return
+        except HistoryError as error:
+            yield Check("history", "warn", f"{error}; it will be kept aside")
+            return
+        if self.known.fingerprint.get("model") != self.job.fingerprint_of_model:
+            self.known = None
+            yield Check("history", "note", f"{path} is of another model: it will be kept aside")
+            return
+        count = len(self.known.trials)
+        text = f"{path} knows {count} trial(s): the run goes on from them if config and data agree"
+        yield Check("history", "ok", text)
+
+    def evaluation_seconds(self) -> float | None:
+        if self.known is not None and self.known.baseline is not None:
+            return self.known.baseline.seconds
+        if isinstance(self.evaluator, MetricEvaluator) and self.batch_seconds:
+            return length_hint(self.evaluator.loader, 0) * self.batch_seconds or None
+        return None
+
+    def effort(self, evaluations: int | None, seconds: float | None) -> str:
+        prepare = self._preparation()
+        text = f"calibration and ranking about {max(1.0, prepare):.0f} s"
+        if evaluations is None:
+            return f"{text}; no evaluation"
+        text += f"; at most {evaluations} evaluations, FP32 included"
+        if seconds is None:
+            return f"{text}, each as long as your function takes: the first one will tell"
+        return (
+            f"{text}, about {seconds:.2g} s each: {prepare + evaluations * seconds:.0f} s at most"
+        )
+
+    def _preparation(self) -> float:
+        calibration = self.job.calibration
+        if calibration is None:
+            return 0.0
+        sizes = self.job.space.samples
+        batches = -(-max(sizes) // calibration.batch_size) or calibration.length or 1
+        leaders = len(self.job.space.choices) - len(self.job.space.followers)
+        return self.batch_seconds * (2 * batches + leaders) + leaders * RANK_OVERHEAD
+
+
+def check_function(function: Callable[..., Any]) -> None:
+    """Refuse an eval function that can't be called with one model."""
+    if not callable(function):
+        raise EvaluationError(
+            f"the eval function is a {type(function).__name__}: expected a function of one model"
+        )
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built in C: nobody can tell
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        raise EvaluationError(
+            f"eval function {name}{signature} can't be called with one model ({error}): "
+            "it must take the model and return the score"
+        ) from error
+
+
+def is_same(output: Path, model: Any) -> bool:
+    """Would the output overwrite the model it is made from?"""
+    source = Path(model) if isinstance(model, str | os.PathLike) else None
+    return source is not None and source.exists() and output.exists() and output.samefile(source)
+
+
+def room(folder: Path, needed: int) -> int:
+    """Free bytes where the folder is or will be; an error when it can't be written or is full."""
+    there = folder.absolute()
+    while not there.exists():
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        kind = "not a folder" if not there.is_dir() else "not writable"
+        raise WorkspaceError(f"{folder}: {there} is {kind}: choose another place")
+    free = shutil.disk_usage(there).free
+    if free < needed:
+        raise WorkspaceError(
+            f"{folder}: {free >> 20} MiB are free, about {needed >> 20} MiB are needed"
+        )
+    return free
+
+
+def _is_broken(value: Any) -> bool:
+    array = value if isinstance(value, np.ndarray) else None
+    return array is not None and array.dtype.kind == "f" and not np.isfinite(array).all()
