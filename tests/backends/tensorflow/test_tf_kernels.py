@@ -1,4 +1,7 @@
-"""What the fused kernels give is what the arithmetic says, to one step of the output."""
+"""What the fused kernels give is what the arithmetic says, to one step of the output.
+
+With the bits that the self-test allows, on every CPU; with 8 bits exactly where it says so.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,19 @@ from backends.tensorflow.nets import Maker, graph_of, image, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.repair import ground_of
+from lpot.backends.tensorflow.run import feed, open_session
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.saturation import saturates
 from lpot.core.backend import ModelSpec, Observations
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
 from lpot.core.space import restrict
 
 BACKEND = TensorflowBackend()
+EXACT = 1e-3  # a few values halfway between two codes
 
 
 class Trial:
@@ -36,7 +44,7 @@ class Trial:
     ) -> None:
         self.batches = batches
         self.model: TensorflowModel = BACKEND.load(graph_of(build), spec)
-        start = restrict(BACKEND.inspect(self.model, target="vnni"), ()).default()
+        start = restrict(BACKEND.inspect(self.model), ()).default()
         self.recipe = Recipe({key: change(config) for key, config in start.ops.items()})
         self.observations: Observations = BACKEND.observe(self.model, batches, (0,))[0]
         self.built: TensorflowModel = BACKEND.build(self.model, self.recipe, self.observations)
@@ -54,17 +62,38 @@ class Trial:
         }
 
     def error(self) -> float:
-        """Relative distance of the outputs, root of mean square."""
-        truth = BACKEND.run(self.model, self.batches[0])[0].astype(np.float64)
+        """Distance of the kernels from floats that are rounded step by step as they should."""
+        net, which, moved = simulate_plan(self.prepared, self.plan)
+        output = self.model.output_names[0]
+        feeds = {**feed(self.model.inputs, self.batches[0]), full_name(which): 0}
+        _, session = open_session(net.graph_def(), quick=True)
+        with session:
+            truth = session.run(full_name(moved.get(output, output)), feeds)
         found = BACKEND.run(self.built, self.batches[0])[0]
-        return float(np.sqrt(((found - truth) ** 2).mean() / (truth**2).mean()))
+        return far(found, truth)
+
+    def loss(self) -> float:
+        """Distance from FP32, which rounding alone makes."""
+        truth = BACKEND.run(self.model, self.batches[0])[0]
+        return far(BACKEND.run(self.built, self.batches[0])[0], truth)
 
 
-def as_config(dtype: str, scheme: str, granularity: str = "per_channel", bits: int = 8) -> Any:
+def far(found: np.ndarray, truth: np.ndarray) -> float:
+    """Relative distance, root of mean square."""
+    exact = truth.astype(np.float64)
+    return float(np.sqrt(((found - exact) ** 2).mean() / (exact**2).mean()))
+
+
+def as_config(
+    dtype: str, scheme: str, granularity: str = "per_channel", bits: int | None = None
+) -> Any:
+    """With so many bits for weights, or as many as are safe here."""
+
     def change(config: OpConfig) -> OpConfig:
         weight = None
         if config.weight is not None:
-            weight = TensorConfig("int8", "sym", granularity, "minmax", bits)
+            used = bits or config.weight.bits
+            weight = TensorConfig("int8", "sym", granularity, "minmax", used)
         return OpConfig(TensorConfig(dtype, scheme, "per_tensor", "minmax", 8), weight)
 
     return change
@@ -130,13 +159,15 @@ def test_a_convolution_is_right_to_one_step(
     found = BACKEND.run(trial.built, trial.batches[0])[0]
     distance = np.abs(found - held(exact, given)) / given.scale
     # A value halfway between two codes may go either way; nothing may be further off.
-    assert distance.max() < 1.01
-    assert (distance > 0.5).mean() < 0.02
+    exact = distance.max() < 1.01 and (distance > 0.5).mean() < 0.02
+    op = "DepthwiseConv2dNative" if kind == "depthwise" else "Conv2D"
+    assert exact == (bits == 7 or not saturates(op))
 
 
+@pytest.mark.parametrize("bits", [7, 8])
 @pytest.mark.parametrize(("dtype", "scheme"), ACTIVATIONS)
 @pytest.mark.parametrize("activation", ["", "Relu", "Relu6", "Tanh", "LeakyRelu", "gelu", "erf"])
-def test_a_matmul_is_right(activation: str, dtype: str, scheme: str) -> None:
+def test_a_matmul_is_right(activation: str, dtype: str, scheme: str, bits: int) -> None:
     calls: dict[str, Callable[[Any], Any]] = {
         "": tf.identity,
         "Relu": tf.nn.relu,
@@ -152,10 +183,10 @@ def test_a_matmul_is_right(activation: str, dtype: str, scheme: str) -> None:
         made = calls[activation](make.dense(x, 24, "one"))
         tf.nn.softmax(make.dense(made, 16, "two"), name="y")
 
-    trial = Trial(build, rows(2), as_config(dtype, scheme))
+    trial = Trial(build, rows(2), as_config(dtype, scheme, bits=bits))
     assert len(trial.ops("QuantizeV2")) == 1  # between the two there are only 8 bits
     assert not trial.ops("Dequantize")
-    assert trial.error() < 0.02
+    assert (trial.error() < EXACT) == (bits == 7 or not saturates("MatMul"))
 
 
 CONVOLUTIONS: dict[str, dict[str, Any]] = {
@@ -182,7 +213,7 @@ def test_convolutions_of_every_shape(kind: str) -> None:
 
     trial = Trial(build, images(1))
     assert trial.plan.steps
-    assert trial.error() < 0.02
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 def test_a_grouped_convolution_is_left_alone() -> None:
@@ -207,7 +238,7 @@ def test_a_one_dimensional_convolution_is_fused_whole() -> None:
     trial = Trial(build, [(batch,)])
     assert trial.fused() == {("BiasAdd", "Relu", "Requantize")}
     assert len(trial.ops("QuantizeV2")) == 1  # 8 bits from one to the other
-    assert trial.error() < 0.03
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 def test_a_residual_with_relu_adds_in_place() -> None:
@@ -221,7 +252,7 @@ def test_a_residual_with_relu_adds_in_place() -> None:
     assert ("BiasAdd", "Sum", "Relu", "Requantize") in trial.fused()
     assert not trial.ops("AddV2")
     assert len(trial.ops("Dequantize")) == 1
-    assert trial.error() < 0.03
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 @pytest.mark.parametrize("activation", [tf.identity, tf.nn.relu6])
@@ -238,7 +269,7 @@ def test_a_residual_without_relu_adds_in_place_above_a_zero_point(activation: An
     form = trial.plan.wanted[trial.plan.steps["c"].out]
     assert form.dtype == "quint8"
     assert (form.zero > 0) == (activation is tf.identity)
-    assert trial.error() < 0.03
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 def test_both_sides_of_a_sum_may_be_convolutions() -> None:
@@ -252,7 +283,7 @@ def test_both_sides_of_a_sum_may_be_convolutions() -> None:
     trial = Trial(build, images(1))
     summed = [name for name, step in trial.plan.steps.items() if step.sums]
     assert len(summed) == 1
-    assert trial.error() < 0.03
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 @pytest.mark.parametrize("case", ["output", "later_reader", "broadcast", "reads_itself"])
@@ -277,7 +308,7 @@ def test_a_sum_that_may_not_overwrite_is_left_in_floats(case: str) -> None:
     outputs = ("y", "stem") if case == "output" else ("y",)
     trial = Trial(build, images(1), spec=ModelSpec(outputs=outputs))
     assert not any(step.sums for step in trial.plan.steps.values())
-    assert trial.error() < 0.05
+    assert trial.error() < EXACT < trial.loss() < 0.04
 
 
 def test_pooling_concat_and_moving_ops_hand_8_bits_on() -> None:
@@ -301,7 +332,8 @@ def test_pooling_concat_and_moving_ops_hand_8_bits_on() -> None:
         "QuantizedAvgPool",
         "PadV2",
     }
-    assert trial.error() < 0.03
+    assert trial.error() < 0.02  # averages are rounded, too
+    assert trial.loss() < 0.05
 
 
 def test_a_follower_alone_stays_in_floats() -> None:
@@ -324,7 +356,7 @@ def test_a_matmul_with_a_float_residual_adds_it_itself() -> None:
 
     trial = Trial(build, rows(1))
     assert trial.fused("_QuantizedMatMul") == {("BiasAdd", "Add", "Dequantize")}
-    assert trial.error() < 0.02
+    assert trial.error() < EXACT
 
 
 def test_constant_zero_and_tiny_values_are_safe() -> None:
@@ -339,4 +371,4 @@ def test_constant_zero_and_tiny_values_are_safe() -> None:
     trial = Trial(build, images(1))
     found = BACKEND.run(trial.built, trial.batches[0])[0]
     assert np.isfinite(found).all()
-    assert trial.error() < 0.03
+    assert trial.error() < EXACT < trial.loss() < 0.04

@@ -14,7 +14,6 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import cnn, images
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.abilities import saturates, weight_bits
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.runtime import SWITCH, switch_onednn
 from lpot.core.backend import Target
@@ -75,16 +74,9 @@ def test_seven_bits_are_the_same_with_and_without_vnni(folder: Path) -> None:
         np.testing.assert_array_equal(found, here)
 
 
-def test_the_self_test_decides_the_bits() -> None:
-    assert weight_bits("Conv2D", "this") == (7 if saturates() else 8)
-    assert weight_bits("MatMul", "avx2") == 7
-    assert weight_bits("MatMul", "vnni") == 8
-    assert weight_bits("DepthwiseConv2dNative", "avx2") == 8
-
-
 @pytest.mark.slow
 def test_the_self_test_sees_a_cpu_without_vnni() -> None:
-    code = "from lpot.backends.tensorflow.abilities import saturates; print(saturates())"
+    code = "from lpot.backends.tensorflow.saturation import saturates; print(saturates())"
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "TF_CPP_MIN_LOG_LEVEL": "3"}
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True

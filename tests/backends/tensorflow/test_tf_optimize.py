@@ -14,6 +14,7 @@ pytest.importorskip("tensorflow")
 import lpot
 from backends.tensorflow.nets import cnn, images
 from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow.abilities import multiplies_bfloat16
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.cpu import Cpu
 from lpot.core.errors import ConfigError
@@ -31,6 +32,11 @@ def optimizer(folder: Path, **sections: Any) -> Graph_Optimization:
     made.listener = Listener()
     made.measure_speed = False
     return made
+
+
+def loose(folder: Path) -> dict[str, Any]:
+    """A bar for a random net: emulated bfloat16 rounds between product and bias, too."""
+    return {"workspace": {"path": str(folder)}, "accuracy_criterion": {"relative": 0.03}}
 
 
 def logits(graph: tf.Graph) -> np.ndarray:
@@ -57,11 +63,13 @@ def halves(graph: tf.Graph) -> list[str]:
 
 def test_bfloat16_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORCE_BF16", "1")
-    made = optimizer(tmp_path)
+    made = optimizer(tmp_path, tuning=loose(tmp_path))
     made.precisions = "bf16"
     made.eval_func = score
     model = made()
     assert made.result is not None and made.result.met
+    emulated = [note for note in made.result.notes if "emulates" in note]
+    assert bool(emulated) is not multiplies_bfloat16()
     assert made.result.precisions["bf16"] == len(halves(model.graph)) >= 9
     assert 0.9 < made.result.accuracy < 1.0
     assert score(lpot.load(made.result.path).native) == made.result.accuracy
@@ -119,7 +127,11 @@ def test_a_yaml_without_quantization_says_it_for_tune_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORCE_BF16", "1")
-    config = {"model": {"framework": "tensorflow"}, "mixed_precision": {"precisions": "bf16"}}
+    config = {
+        "model": {"framework": "tensorflow"},
+        "mixed_precision": {"precisions": "bf16"},
+        "tuning": loose(tmp_path),
+    }
     result = lpot.tune(
         cnn(), evaluate=score, config=config, workspace=tmp_path, measure_speed=False
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.saturation import overflow_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
@@ -30,6 +32,8 @@ from lpot.core.recipe import OpKey, Recipe
 from lpot.core.report import GraphNode
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
+
+logger = logging.getLogger(__name__)
 
 
 class TensorflowBackend:
@@ -86,7 +90,10 @@ class TensorflowBackend:
         return saving.save(model, path)
 
     def restore(self, path: Path) -> TensorflowModel:
-        return saving.restore(self, path)
+        model = saving.restore(self, path)
+        if trouble := overflow_of(model.recipe):
+            logger.warning("%s: %s", path, trouble)
+        return model
 
     def rank(
         self, model: TensorflowModel, recipe: Recipe, observations: Observations

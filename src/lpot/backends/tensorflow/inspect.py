@@ -8,6 +8,8 @@ from lpot.backends.tensorflow.abilities import (
     QUANTIZED,
     compute_choices,
     follower_choices,
+    has_bfloat16,
+    multiplies_bfloat16,
     weight_bits,
 )
 from lpot.backends.tensorflow.affine import COMPUTE
@@ -79,4 +81,9 @@ def _notes(
     if able and weight_bits("Conv2D", target) == 7:
         whose = "this CPU's" if target == "this" else f"target {target}'s"
         notes.append(f"reduced range: {whose} kernels overflow with 8-bit weights; 7 bits are used")
+    if able and has_bfloat16() and not multiplies_bfloat16():
+        notes.append(
+            "FORCE_BF16=1: this CPU does not multiply bfloat16, TensorFlow emulates it: the graph "
+            "is for another CPU, it is slower than FP32 here and rounds more often"
+        )
     return notes
