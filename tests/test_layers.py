@@ -84,7 +84,9 @@ def test_core_needs_only_numpy(path: Path) -> None:
 def test_no_module_has_an_empty_name_for_everything() -> None:
     doors = {("utils", "__init__"), ("utils", "utility"), ("utils", "pytorch")}
     doors |= {
+        ("common",),
         ("experimental", "common"),
+        ("utils", "logger"),
         ("adaptor", "tf_utils", "util"),
         ("adaptor", "tf_utils", "__init__"),
     }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lpot.jobs.load import load as load
     from lpot.jobs.recover import recover as recover
     from lpot.jobs.tune.api import tune as tune
+    from lpot.pruning import Pruning as Pruning
     from lpot.quantization import Quantization as Quantization
 
 # name → where it lives; imported when first asked for, so that `import lpot` costs nothing
@@ -30,6 +31,7 @@ _PUBLIC = {
     "Benchmark": "lpot.benchmark",
     "Goal": "lpot.core.goal",
     "LpotError": "lpot.core.errors",
+    "Pruning": "lpot.pruning",
     "Quantization": "lpot.quantization",
     "Result": "lpot.core.result",
     "compare_tensors": "lpot.jobs.inspect_tensors",

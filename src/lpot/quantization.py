@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lpot.experimental import common
 from lpot.jobs.component.quantizer import Quantizer
 
 
@@ -37,3 +38,6 @@ class Quantization(Quantizer):
     def postprocess(self, name: str, postprocess_cls: type, **kwargs: Any) -> None:
         """Use a postprocess class of your own."""
         self._postprocess = postprocess_cls(**kwargs)
+
+
+__all__ = ["Quantization", "common"]

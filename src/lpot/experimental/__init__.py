@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.experimental import common
+from lpot.experimental import common, data, metric
 from lpot.experimental.benchmark import Benchmark
 from lpot.experimental.graph_optimization import Graph_Optimization
+from lpot.experimental.mixed_precision import MixedPrecision
+from lpot.experimental.not_yet import Component, Distillation, ModelConversion, Pruning
+from lpot.experimental.scheduler import Scheduler
 from lpot.jobs.component.quantizer import Quantizer
 
 
@@ -32,4 +35,17 @@ class Quantization(Quantizer):
         return result.model
 
 
-__all__ = ["Benchmark", "Graph_Optimization", "Quantization", "common"]
+__all__ = [
+    "Benchmark",
+    "Component",
+    "Distillation",
+    "Graph_Optimization",
+    "MixedPrecision",
+    "ModelConversion",
+    "Pruning",
+    "Quantization",
+    "Scheduler",
+    "common",
+    "data",
+    "metric",
+]

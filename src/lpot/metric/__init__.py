@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lpot.metric.base import BaseMetric, SampleMean
+from lpot.metric.metric import Metric
 from lpot.metric.registry import (
     METRICS,
     as_metric,
@@ -18,6 +19,7 @@ from lpot.metric.weighted import WeightedMetrics
 __all__ = [
     "METRICS",
     "BaseMetric",
+    "Metric",
     "SampleMean",
     "WeightedMetrics",
     "as_metric",

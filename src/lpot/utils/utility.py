@@ -1,5 +1,86 @@
-"""Door: `lpot.utils.utility`."""
+"""Door: `lpot.utils.utility`, small functions that scripts of the original import."""
 
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from lpot.core.cpu import VNNI, probe
+from lpot.core.errors import NotAvailableYet
 from lpot.jobs.recover import get_tuning_history, recover
 
-__all__ = ["get_tuning_history", "recover"]
+BF16 = ("avx512_bf16", "amx_bf16", "bf16")
+
+
+class LazyImport:
+    """A module that is imported when something of it is first asked for.
+
+    >>> LazyImport("json").dumps([1])
+    '[1]'
+    """
+
+    def __init__(self, module_name: str) -> None:
+        self.module_name = module_name
+        self.module: ModuleType | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self.module is None:
+            self.module = importlib.import_module(self.module_name)
+        return getattr(self.module, name)
+
+
+class CpuInfo:
+    """What the CPU at hand can do."""
+
+    def __init__(self) -> None:
+        cpu = probe()
+        self.vnni = cpu.has(*VNNI)
+        self.bf16 = cpu.has(*BF16)
+        self.cores_per_socket = cpu.physical_cores
+
+
+def Dequantize(data: Any, scale_info: tuple[float, float]) -> npt.NDArray[np.float32]:
+    """Integers as the numbers they stand for; `scale_info` is (minimum, maximum).
+
+    >>> Dequantize(np.array([-127, 127], np.int8), (-2.0, 2.0)).tolist()
+    [-2.0, 2.0]
+    """
+    values = np.asarray(data)
+    low, high = map(float, scale_info)
+    if values.dtype == np.uint8:
+        return (values * ((high - low) / 255.0) + low).astype(np.float32)
+    return (values * (max(abs(low), abs(high)) / 127.0)).astype(np.float32)
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """The original raises in the main thread when the time is over; that can't be done safely."""
+    if seconds:
+        raise NotAvailableYet("time_limit", "Set `tuning.exit_policy.timeout` in the yaml.")
+    yield
+
+
+def set_backend(backend: str) -> None:
+    """Nothing to set: the framework belongs to each component, not to the process."""
+
+
+def get_backend() -> str:
+    raise NotAvailableYet("get_backend", "A model tells its own: `model.framework`.")
+
+
+__all__ = [
+    "CpuInfo",
+    "Dequantize",
+    "LazyImport",
+    "get_backend",
+    "get_tuning_history",
+    "recover",
+    "set_backend",
+    "time_limit",
+]

@@ -1,0 +1,26 @@
+"""Door: the original's place for adaptors, which are backends here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpot.core.errors import NotAvailableYet
+
+_INSTEAD = (
+    "A framework of your own is a backend: subclass lpot.core.backend.Backend and register it with "
+    "lpot.backends.register(name, backend)."
+)
+
+
+class Adaptor:
+    """The base class of the original's adaptors."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        raise NotAvailableYet("Adaptor", _INSTEAD)
+
+
+def adaptor_registry(cls: Any) -> Any:
+    raise NotAvailableYet("adaptor_registry", _INSTEAD)
+
+
+__all__ = ["Adaptor", "adaptor_registry"]

@@ -1,0 +1,1 @@
+"""Door: the original's place for the yaml's reader."""

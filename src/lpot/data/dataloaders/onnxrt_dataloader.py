@@ -1,0 +1,5 @@
+"""Door: the loader of ONNX models, which is the loader of all frameworks."""
+
+from lpot.data import DataLoader as ONNXRTDataLoader
+
+__all__ = ["ONNXRTDataLoader"]

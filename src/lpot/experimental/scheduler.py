@@ -1,0 +1,49 @@
+"""Door: `lpot.experimental.scheduler`, which runs components one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lpot.core.errors import ConfigError, NotAvailableYet
+
+
+class Scheduler:
+    """Each component gets the model that the one before it gave.
+
+    >>> scheduler = Scheduler()
+    >>> scheduler.model = "model.onnx"
+    >>> scheduler()
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.ConfigError: the scheduler has no component: append one before calling it
+    """
+
+    def __init__(self) -> None:
+        self.model: Any = None
+        self.components: list[Any] = []
+
+    def append(self, *components: Any) -> None:
+        for component in components:
+            if not isinstance(component, Callable):  # type: ignore[arg-type]
+                raise ConfigError(
+                    f"{component!r} is not a component: append objects that have a `model` and "
+                    "can be called, such as Quantization(conf)"
+                )
+            self.components.append(component)
+
+    def combine(self, *components: Any) -> Any:
+        raise NotAvailableYet("Scheduler.combine", "Append the components one after the other.")
+
+    def __call__(self) -> Any:
+        if not self.components:
+            raise ConfigError("the scheduler has no component: append one before calling it")
+        model = self.model
+        for component in self.components:
+            if model is not None:  # the first may have a model of its own
+                component.model = model
+            model = component()
+        return model
+
+
+__all__ = ["Scheduler"]
