@@ -268,6 +268,42 @@ class TestStrategyClass:
             class Mine(TuneStrategy): ...
 
 
+class TestNothingIsIgnored:
+    """Attributes and sections that would have no effect are told."""
+
+    def test_an_attribute_that_nothing_reads(self) -> None:
+        quantizer = lpot.experimental.Quantization(CONF)
+        with pytest.warns(UserWarning, match="did you mean 'calib_dataloader'"):
+            quantizer.calib_dataloder = []
+
+    def test_attributes_of_older_scripts(self, recwarn: pytest.WarningsRecorder) -> None:
+        loader = [DATA.images[:8]]
+        evaluator = lpot.experimental.Benchmark(CONF)
+        evaluator.dataloader = loader
+        assert evaluator.b_dataloader is loader
+        quantizer = lpot.experimental.Quantization(CONF)
+        quantizer.q_dataloader = loader
+        quantizer.eval_func = accuracy
+        quantizer.measure_speed = False
+        assert quantizer.calib_dataloader is loader and not recwarn.list
+
+    @pytest.mark.parametrize("section", ["pruning", "distillation", "nas", "model_conversion"])
+    def test_a_file_that_asks_for_other_work(self, section: str) -> None:
+        conf = {"model": CONF["model"], section: {}}
+        with pytest.raises(NotAvailableYet, match=f"^{section} is not available yet"):
+            lpot.Quantization(conf)(demo_model_path(), [DATA.images[:8]], eval_func=accuracy)
+
+    def test_words_as_the_original_writes_them(self) -> None:
+        config = found("lpot.conf.config", "Conf")({"model_conversion": {"source": "QAT"}})
+        assert config.model_conversion.source == "qat"
+
+    def test_hosts_of_a_training(self) -> None:
+        from lpot.config.availability import unavailable
+
+        config = found("lpot.conf.config", "Conf")({"quantization": {"train": {"hostfile": "h"}}})
+        assert "this machine alone" in unavailable(config)[0]
+
+
 def test_numbers_of_the_original() -> None:
     dequantize = found("lpot.utils.utility", "Dequantize")
     values = dequantize(np.array([0, 255], np.uint8), (-1.0, 3.0))

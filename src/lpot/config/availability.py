@@ -12,6 +12,7 @@ from lpot.config.outline import ANY_NAME, Path, dotted
 from lpot.config.scalar import show
 from lpot.config.schema import Config
 from lpot.config.section import Section
+from lpot.core.errors import NotAvailableYet
 
 # key, or key=word → what to do instead
 LATER: dict[str, str] = {
@@ -19,6 +20,7 @@ LATER: dict[str, str] = {
     "quantization.model_wise.activation.compute_dtype": "remove it",
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
+    "quantization.train.hostfile": "training runs on this machine alone",
     "model_conversion": "remove it",
     "tuning.diagnosis": "remove it",
     "pruning": "remove it",
@@ -59,6 +61,25 @@ def unavailable(config: Config) -> list[str]:
     ['tuning.diagnosis: true is not available yet; remove it']
     """
     return list(_sentences(config, config, (), ()))
+
+
+OTHER_WORK = ("pruning", "distillation", "auto_distillation", "nas", "model_conversion")
+
+
+def check_work(config: Config) -> None:
+    """A file that asks for other work alone must not be quantized in its place.
+
+    >>> from lpot.config.load import load
+    >>> check_work(load({"pruning": {}, "quantization": {}}))
+    """
+    given = config.model_fields_set
+    asked = [name for name in OTHER_WORK if name in given]
+    if asked and not given & {"quantization", "graph_optimization", "mixed_precision"}:
+        where = config.where(asked[0])
+        raise NotAvailableYet(
+            f"{where + ': ' if where else ''}{asked[0]}",
+            "The file asks for nothing else; add a `quantization` section to quantize the model.",
+        )
 
 
 def _sentences(config: Config, section: Section, schema: Path, real: Path) -> Iterator[str]:

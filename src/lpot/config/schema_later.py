@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -19,6 +19,11 @@ Precisions = Annotated[
     BeforeValidator(split, json_schema_input_type=PrecisionWord | list[PrecisionWord] | str),
 ]
 Sparsity = Annotated[Number, Field(ge=0, lt=1)]
+
+
+def lowered(value: Any) -> Any:
+    """The original writes QAT."""
+    return value.lower() if isinstance(value, str) else value
 
 
 class GraphOptimization(Section):
@@ -41,7 +46,9 @@ class MixedPrecision(Section):
 class ModelConversion(Section):
     """From a model trained with fake quantization to a quantized one."""
 
-    source: Literal["qat"] = Field(default="qat", description="What is given.")
+    source: Annotated[Literal["qat"], BeforeValidator(lowered)] = Field(
+        default="qat", description="What is given."
+    )
     destination: Literal["default"] = Field(default="default", description="What is wanted.")
 
 

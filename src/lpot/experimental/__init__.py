@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lpot.experimental import common, data, metric
 from lpot.experimental.benchmark import Benchmark
@@ -10,10 +10,11 @@ from lpot.experimental.graph_optimization import Graph_Optimization
 from lpot.experimental.mixed_precision import MixedPrecision
 from lpot.experimental.not_yet import Component, Distillation, ModelConversion, Pruning
 from lpot.experimental.scheduler import Scheduler
+from lpot.jobs.component.attributes import SetByAttributes
 from lpot.jobs.component.quantizer import Quantizer
 
 
-class Quantization(Quantizer):
+class Quantization(SetByAttributes, Quantizer):
     """Set `model`, `calib_dataloader`, `eval_func` (or loader and metric), then call it."""
 
     model: Any = None
@@ -22,6 +23,7 @@ class Quantization(Quantizer):
     eval_func: Any = None
     metric: Any = None
     postprocess: Any = None
+    aliases: ClassVar[dict[str, str]] = {"q_dataloader": "calib_dataloader"}
 
     def __call__(self) -> Any:
         result = self.run(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from lpot.jobs.component.attributes import SetByAttributes
 from lpot.jobs.component.optimizer import Optimizer
 
 
-class Graph_Optimization(Optimizer):
+class Graph_Optimization(SetByAttributes, Optimizer):
     """Set `model`, and `precisions` or a yaml with `graph_optimization`, then call it."""
 
     model: Any = None

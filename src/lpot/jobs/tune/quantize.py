@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend, implied_approach
-from lpot.config.availability import unavailable
+from lpot.config.availability import check_work, unavailable
 from lpot.config.identity import identity
 from lpot.config.rules import (
     approach,
@@ -122,6 +122,7 @@ class Job:
         self.request = request
         self.config = config
         self.listener = request.listener
+        check_work(config)
         self.notes: list[str] = unavailable(config)
         framework = config.model.framework
         self.backend = get_backend(request.backend or framework or detect(request.model))
