@@ -12,12 +12,14 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
+from lpot.backends.onnx.abilities import worst_error
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
 from lpot.backends.onnx.run import PROVIDERS, run_session
 from lpot.core.card import compare_card, read_card, recipe_of, write_card
 from lpot.core.errors import WorkspaceError
+from lpot.core.overflow import overflow_of
 
 if TYPE_CHECKING:
     from lpot.backends.onnx import OnnxBackend
@@ -101,4 +103,6 @@ def restore(backend: OnnxBackend, path: Path) -> OnnxModel:
     compare_card(card, path, backend.versions())
     model = OnnxModel(backend, graph, recipe=recipe_of(card, path), source=source)
     model.met = card.get("met")
+    if trouble := overflow_of(model.recipe, worst_error):
+        logger.warning("%s: %s", path, trouble)
     return model

@@ -23,10 +23,11 @@ from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.saturation import overflow_of
+from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.overflow import overflow_of
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.report import GraphNode
@@ -91,7 +92,7 @@ class TensorflowBackend:
 
     def restore(self, path: Path) -> TensorflowModel:
         model = saving.restore(self, path)
-        if trouble := overflow_of(model.recipe):
+        if trouble := overflow_of(model.recipe, error_of):
             logger.warning("%s: %s", path, trouble)
         return model
 

@@ -15,11 +15,10 @@ import numpy as np
 from lpot.backends.tensorflow.nodes import make_const, make_node
 from lpot.backends.tensorflow.run import open_session
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
-from lpot.core.recipe import Recipe
+from lpot.core.overflow import TOLERANCE
 
 logger = logging.getLogger(__name__)
 
-TOLERANCE = 0.02  # rounding the output to 8 bits stays below 1 %; an overflow halves the sum
 SUMMED, CHANNELS = 64, 32
 FUSED = {
     "Conv2D": "_FusedQuantizedConv2D",
@@ -87,19 +86,6 @@ def _worst_case(kind: str, truth: float) -> list[NodeDef]:
     ]
 
 
-def overflow_of(recipe: Recipe | None) -> str:
-    """What a model made under this recipe suffers on this CPU; empty if nothing."""
-    full: dict[str, int] = {}
-    for key, config in (recipe.ops if recipe is not None else {}).items():
-        if config.weight is not None and not config.is_float and config.weight.bits == 8:
-            kind = key.kind if key.kind in FUSED else "MatMul"
-            full[kind] = full.get(kind, 0) + 1
-    wrong = {kind: worst_error(kind) for kind in full if saturates(kind)}
-    if not wrong:
-        return ""
-    ops = " and ".join(f"{full[kind]} {kind}" for kind in wrong)
-    return (
-        f"{ops} op(s) have 8-bit weights, made for a CPU with VNNI; this CPU's kernels overflow "
-        f"with them: measured here, the worst case loses {max(wrong.values()):.0%} of the result. "
-        "Tune it again here, or with `target: avx2`, which is right on every CPU"
-    )
+def error_of(kind: str) -> float:
+    """The same for any op of a recipe: products that are none of these run as a MatMul."""
+    return worst_error(kind if kind in FUSED else "MatMul")

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from torch import nn
 
-from lpot.backends.torch.abilities import activation_bits
+from lpot.backends.torch.abilities import worst_error
 from lpot.backends.torch.checkpoint import write_checkpoint
 from lpot.backends.torch.describe import Described, describe, rebuild
 from lpot.backends.torch.load import empty_module
 from lpot.backends.torch.model import TorchModel
 from lpot.core.card import compare_card, read_card, write_card
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, WorkspaceError
+from lpot.core.overflow import overflow_of
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
@@ -109,21 +110,9 @@ def restore(backend: TorchBackend, path: Path, module: nn.Module | None = None) 
     card = read_card(path)
     compare_card(card, path, backend.versions())
     model.met = card.get("met")
-    _warn_about_range(model, path)
+    if trouble := overflow_of(model.recipe, lambda kind: worst_error()):
+        logger.warning("%s: %s", path, trouble)
     return model
-
-
-def _warn_about_range(model: TorchModel, path: Path) -> None:
-    """A model tuned with all 8 bits on one CPU is wrong on another whose sums overflow."""
-    configs = model.recipe.ops.values() if model.recipe is not None else ()
-    full = sum(config.activation.bits == 8 for config in configs)
-    if full and activation_bits() == 7:
-        logger.warning(
-            "%s: %d op(s) use 8-bit activations, which overflow on this CPU: tune it again here, "
-            "or with `quantization.target: avx2`",
-            path,
-            full,
-        )
 
 
 def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:
