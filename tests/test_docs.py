@@ -5,41 +5,28 @@ from __future__ import annotations
 import doctest
 import importlib
 import pkgutil
-import re
 from pathlib import Path
 
 import pytest
 
 import lpot
+from doc_blocks import run_page
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
 ROOMS = ("core", "strategy", "metric", "config", "data", "jobs", "report")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
-
-
 def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block of it, in order: Python, yaml and shell."""
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(tmp_path)
-    first, second = blocks("python")
-    names: dict[str, object] = {}
-    exec(compile(first, "README.md", "exec"), names)
-    result = names["result"]
-    assert result.met is True  # type: ignore[attr-defined]
-    assert result.evaluations > 2, "a search should be seen"  # type: ignore[attr-defined]
-    assert (tmp_path / "digits_int8.onnx").exists()
-    (tmp_path / "conf.yaml").write_text(blocks("yaml")[0], "utf-8")
-    from lpot.demo import demo_model_path
-
-    (tmp_path / "model.onnx").write_bytes(demo_model_path().read_bytes())
-    data = names["data"]
-    images = data.calib_images  # type: ignore[attr-defined]
-    names["loader"] = [images[i : i + 50] for i in range(0, 500, 50)]
-    exec(compile(second, "README.md", "exec"), names)
-    assert names["quantizer"].result.met is True  # type: ignore[attr-defined]
+    names = run_page(ROOT / "README.md", tmp_path)
+    assert names["result"].met is True
+    assert names["result"].evaluations > 2, "a search should be seen"
+    assert names["quantizer"].result.met is True
+    for name in ("digits_int8.onnx", "int8.onnx", "conf.yaml"):
+        assert (tmp_path / name).is_file(), name
 
 
 def test_readme_names_the_commands() -> None:

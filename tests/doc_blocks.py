@@ -1,0 +1,66 @@
+"""The code blocks of a page, run in the order a reader meets them.
+
+A block whose first line is a comment with a file's name (`# conf.yaml`) is written to that file;
+other Python blocks run one after the other in one namespace, shell blocks line by line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", flags=re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"# ([\w.-]+\.\w+)$")
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int
+
+    @property
+    def file(self) -> str | None:
+        """The file that the block is, where its first line says so."""
+        found = _FILE.match(self.text.partition("\n")[0])
+        return found[1] if found else None
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text("utf-8")
+    return [
+        Block(found[1], found[2], text[: found.start(2)].count("\n") + 1)
+        for found in _BLOCK.finditer(text)
+    ]
+
+
+def run_page(page: Path, folder: Path) -> dict[str, Any]:
+    """Run everything on the page in `folder`, which is the working directory; gives the names."""
+    names: dict[str, Any] = {}
+    for block in blocks(page):
+        if block.file is not None:
+            (folder / block.file).write_text(block.text, "utf-8")
+        elif block.language == "python":
+            code = "\n" * (block.line - 1) + block.text  # so that errors name the page's lines
+            exec(compile(code, str(page), "exec"), names)
+        elif block.language in ("sh", "shell"):
+            run_shell(block, folder)
+    return names
+
+
+def run_shell(block: Block, folder: Path) -> None:
+    """Each command; `make` is the reader's to run: its targets are what runs the tests."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path}
+    for number, line in enumerate(block.text.splitlines(), block.line):
+        if not line.strip() or line.startswith(("make ", "#")):
+            continue
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, f"line {number}: {line}\n{done.stdout}\n{done.stderr}"
