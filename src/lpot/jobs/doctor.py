@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import platform
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import BACKENDS, frameworks, get_backend
-from lpot.core.cpu import VNNI, Cpu, probe
+from lpot.backends import BACKENDS, get_backend, missing_packages
+from lpot.core.cpu import Cpu, probe
 from lpot.core.errors import LpotError
 from lpot.demo import demo_model_path
 from lpot.version import VERSION
@@ -25,16 +27,20 @@ class Package:
     module: str
     names: tuple[str, ...]
     purpose: str
-    required: bool = False
 
     @property
     def install(self) -> str:
+        """What to do to have it, on this Python and this machine."""
+        if self.module == "mxnet":
+            return _mxnet_advice()
+        if self.module == "tensorflow" and platform.machine() not in ("x86_64", "AMD64"):
+            return "pip install tensorflow"  # tensorflow-cpu is built for x86 alone
         return f"pip install {self.names[0]}"
 
 
 PACKAGES = (
-    Package("onnx", ("onnx",), "ONNX models", required=True),
-    Package("onnxruntime", ("onnxruntime", "onnxruntime-gpu"), "ONNX models", required=True),
+    Package("onnx", ("onnx",), "ONNX models"),
+    Package("onnxruntime", ("onnxruntime", "onnxruntime-gpu"), "ONNX models"),
     Package("torch", ("torch",), "PyTorch models"),
     Package(
         "tensorflow", ("tensorflow-cpu", "tensorflow", "intel-tensorflow"), "TensorFlow models"
@@ -42,6 +48,7 @@ PACKAGES = (
     Package("mxnet", ("mxnet",), "MXNet models"),
     Package("transformers", ("transformers",), "tokenizers and models from the hub"),
     Package("safetensors", ("safetensors",), "saved PyTorch models"),
+    Package("tf2onnx", ("tf2onnx",), "TensorFlow models as ONNX"),
     Package("optuna", ("optuna",), "search strategies"),
     Package("scipy", ("scipy",), "search strategies and metrics"),
     Package("sklearn", ("scikit-learn",), "metrics"),
@@ -50,6 +57,31 @@ PACKAGES = (
     Package("sacrebleu", ("sacrebleu",), "BLEU"),
     Package("google_crc32c", ("google-crc32c",), "faster TFRecord checks"),
 )
+# Frameworks that another interpreter may serve, and the variable that names it.
+ELSEWHERE = {"mxnet": "LPOT_MXNET_PYTHON"}
+# What the kind of CPU means for a user's models; the figures are those of `make bench`.
+MEANINGS = {
+    "amx": "it multiplies INT8 matrices in hardware: large models gain most, and all 8 bits are "
+    "used",
+    "vnni": "it sums INT8 products exactly: convolutions and matrix products gain, and all 8 bits "
+    "are used",
+    "avx2": "it has no VNNI: INT8 still pays (1.4 to 3 times the speed of FP32 on common nets), "
+    "with 7 bits where 8 would overflow; a model tuned here is right on newer CPUs, too",
+    "i8mm": "it multiplies INT8 matrices in hardware; lpot is tested on x86 only, so measure",
+    "dotprod": "it sums INT8 products exactly; lpot is tested on x86 only, so measure",
+}
+UNKNOWN = (
+    "no INT8 instructions are known of it: expect smaller models, not faster ones, and measure"
+)
+
+
+def _mxnet_advice() -> str:
+    """It can't live beside today's numpy, and its last release knows no newer Python."""
+    if platform.machine() != "x86_64":
+        return "its last release is for x86 alone"
+    install = BACKENDS["mxnet"].needs["mxnet"]
+    tail = f"an environment of its own, named in {ELSEWHERE['mxnet']}: pip install {install}"
+    return f"in {tail}" if sys.version_info < (3, 12) else f"with Python 3.11 in {tail}"
 
 
 @dataclass(frozen=True)
@@ -84,6 +116,11 @@ class Diagnosis:
         return not self.trouble
 
     @property
+    def meaning(self) -> str:
+        """What the CPU's kind means for the user's models, in one sentence."""
+        return MEANINGS.get(self.cpu.kind, UNKNOWN)
+
+    @property
     def missing(self) -> tuple[Package, ...]:
         return tuple(found.package for found in self.packages if found.version is None)
 
@@ -92,7 +129,7 @@ class Diagnosis:
             "lpot": VERSION,
             "python": platform.python_version(),
             "system": platform.platform(),
-            "cpu": self.cpu.to_json(),
+            "cpu": {**self.cpu.to_json(), "kind": self.cpu.kind, "meaning": self.meaning},
             "safe_weight_bits": dict(self.bits),
             "frameworks": list(self.frameworks),
             "packages": [found.to_json() for found in self.packages],
@@ -105,10 +142,8 @@ class Diagnosis:
         cpu = self.cpu
         yield "lpot", "ok", f"{VERSION}, Python {platform.python_version()}, {platform.platform()}"
         yield "CPU", "ok", f"{cpu.name}, {cpu.cores} cores usable, {cpu.physical_cores} physical"
-        fast = cpu.has(*VNNI, "asimddp", "i8mm")
-        text = ", ".join(cpu.features) or "none known"
-        slow = "" if fast else ": no fast INT8 instructions, expect smaller gains"
-        yield "features", "ok" if fast else "note", text + slow
+        yield "kind", "ok" if cpu.kind in MEANINGS else "note", f"{cpu.kind}: {self.meaning}"
+        yield "features", "ok", ", ".join(cpu.features) or "none known"
         if cpu.memory:
             text = f"{cpu.available / 1e9:.1f} GB available of {cpu.memory / 1e9:.1f} GB"
             yield "memory", "ok", text
@@ -116,7 +151,7 @@ class Diagnosis:
         for index, (kind, bits) in enumerate(sorted(self.bits.items())):
             safe = "8-bit weights are exact" if bits == 8 else f"8 bits overflow: {bits} are used"
             yield "" if index else "self-test", "ok" if bits == 8 else "note", f"{kind}: {safe}"
-        yield "serves", "ok", ", ".join(self.frameworks)
+        yield "serves", "ok" if self.frameworks else "fail", ", ".join(self.frameworks) or "none"
         for found in self.packages:
             yield _row(found)
         for text in (*self.trouble, *cpu.notes):
@@ -125,6 +160,9 @@ class Diagnosis:
 
 def _row(found: Found) -> tuple[str, str, str]:
     package = found.package
+    if found.version is None and _elsewhere(package.module):
+        where = os.environ[ELSEWHERE[package.module]]
+        return package.names[0], "ok", f"for {package.purpose}: run by {where}"
     if found.version is None:
         return package.names[0], "missing", f"for {package.purpose}: {package.install}"
     return package.names[0], "ok", f"{found.version}, for {package.purpose}"
@@ -133,28 +171,35 @@ def _row(found: Found) -> tuple[str, str, str]:
 def diagnose() -> Diagnosis:
     """Look around. Only ONNX Runtime is imported, for the self-test of its kernels."""
     packages = tuple(Found(package, _version(package)) for package in PACKAGES)
-    here = {found.package.module for found in packages if found.version is not None}
-    trouble = [
-        f"{package.names[0]} is needed for the default backend: {package.install}"
-        for package in PACKAGES
-        if package.required and package.module not in here
-    ]
+    served = tuple(name for name in BACKENDS if not missing_packages(name) or _elsewhere(name))
+    trouble = []
+    if not served:
+        trouble.append(
+            "no framework is here: pip install onnx onnxruntime for ONNX models, torch for "
+            "PyTorch's, tensorflow-cpu for TensorFlow's; one is enough"
+        )
     bits: dict[str, int] = {}
-    if not trouble:
+    if "onnx" in served:
         try:
             bits = safe_bits()
         except LpotError as error:
             trouble.append(str(error))
     free = shutil.disk_usage(Path.cwd()).free
-    return Diagnosis(probe(), packages, frameworks(), bits, tuple(trouble), free)
+    return Diagnosis(probe(), packages, served, bits, tuple(trouble), free)
+
+
+def _elsewhere(framework: str) -> bool:
+    """Does another interpreter serve it?"""
+    variable = ELSEWHERE.get(framework, "")
+    return bool(variable) and shutil.which(os.environ.get(variable, "")) is not None
 
 
 def safe_bits() -> dict[str, int]:
-    """Weight bits by kind of op, as the default backend's self-test of this CPU finds them.
+    """Weight bits by kind of op, as ONNX Runtime's self-test of this CPU finds them.
 
     Asked through the demo's model, so that what is told is what a tuning would do.
     """
-    backend = get_backend(next(iter(BACKENDS)))
+    backend = get_backend("onnx")
     capability = backend.inspect(backend.load(demo_model_path()))
     found: dict[str, int] = {}
     for info in capability.low():
