@@ -142,7 +142,7 @@ def test_the_users_own_code_is_named_when_it_raises() -> None:
 
 
 def test_an_internal_error_is_status_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lpot.jobs.tune.quantize.most_trials", None)  # our own code falls over this
+    monkeypatch.setattr("lpot.jobs.tune.quantize.chosen_executor", None)  # our own code fails
     words = ("tune", *COMMON, "--eval", "judge:bad")
     done = run(*words)
     assert done.exit_code == 1

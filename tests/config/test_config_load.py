@@ -133,11 +133,10 @@ def test_frameworks(monkeypatch: pytest.MonkeyPatch) -> None:
         assert load({"model": {"framework": word}}).model.framework == word
     with pytest.raises(ConfigError, match=r"'toy', allowed: .* \| mxnet"):
         load({"model": {"framework": "toy"}})
-    assert load({"model": {"framework": "toy"}}, extra_frameworks=["toy"]).model.framework == "toy"
     from importlib.metadata import EntryPoint
 
     found = EntryPoint("toy", "toy_backend:Toy", "lpot.backends")
-    monkeypatch.setattr("lpot.config.schema_model.entry_points", lambda group: [found])
+    monkeypatch.setattr("lpot.core.framework.entry_points", lambda group: [found])
     assert load({"model": {"framework": "toy"}}).model.framework == "toy"
     with pytest.raises(ConfigError, match="did you mean 'toy'"):
         load({"model": {"framework": "toyy"}})

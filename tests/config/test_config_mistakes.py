@@ -52,8 +52,8 @@ def test_unknown_word_in_a_list(complaint) -> None:
 
 def test_unknown_framework(complaint) -> None:
     said = complaint("model: {name: a, framework: TensorFlw}\n", model=False)
-    assert "conf.yaml:1: model.framework: given 'TensorFlw', allowed: tensorflow | " in said
-    assert "onnxrt_qlinearops | onnxrt_integerops | onnx | mxnet" in said
+    assert "conf.yaml:1: model.framework: given 'TensorFlw', allowed: onnx | pytorch | " in said
+    assert "tensorflow | mxnet | onnxrt_qlinearops | onnxrt_integerops | " in said
     assert "did you mean 'tensorflow'" in said
 
 

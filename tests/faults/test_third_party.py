@@ -13,6 +13,7 @@ import pytest
 import lpot
 import toy_backend
 from lpot import backends
+from lpot.core import framework
 from lpot.core.errors import ConfigError, UnsupportedModel
 from lpot.testing.conformance import BackendConformance, Case
 from toy_backend import Net, ToyBackend, make_net
@@ -33,7 +34,7 @@ def closeness(net: Net) -> Callable[[Net], float]:
 
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(backends, "_registered", {})
+    monkeypatch.setattr(framework, "registered", {})
     backends.register("toy", ToyBackend())
     yield
 

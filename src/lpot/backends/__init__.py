@@ -10,8 +10,10 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
+from lpot.core import framework
 from lpot.core.backend import Approach, Backend
 from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, did_you_mean
+from lpot.core.framework import ALIASES, GROUP
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,6 @@ BACKENDS: Mapping[str, Entry] = {
         advice="install it in an environment of its own, and run your script there or name its "
         "interpreter in LPOT_MXNET_PYTHON for the `lpot` command",
     ),
-}
-# The original's names, and the approach that goes with them unless the user says otherwise.
-ALIASES: Mapping[str, tuple[str, Approach | None]] = {
-    "onnxrt_qlinearops": ("onnx", "static"),
-    "onnxrt_integerops": ("onnx", "dynamic"),
-    "pytorch_fx": ("pytorch", None),
 }
 # Classes by which a model object tells its framework, and endings by which a file does.
 CLASSES: Mapping[str, str] = {
@@ -78,21 +74,18 @@ INSIDE: Mapping[str, str] = {
     "*-symbol.json": "mxnet",
 }
 
-GROUP = "lpot.backends"
 # What an object passed as a backend must be able to do; `rank` may be left out.
 VERBS = ("load", "inspect", "observe", "build", "run", "save", "restore", "versions")
-_registered: dict[str, Backend] = {}  # the per-process overlay of `register`
 
 
 def frameworks() -> tuple[str, ...]:
     """Every name that `framework:` may say here."""
-    plugged = tuple(point.name for point in entry_points(group=GROUP))
-    return tuple(dict.fromkeys((*BACKENDS, *ALIASES, *_registered, *plugged)))
+    return framework.known()
 
 
 def register(name: str, backend: Backend) -> None:
     """Serve `framework: <name>` by this object, in this process."""
-    _registered[name] = backend
+    framework.registered[name] = backend
 
 
 def get_backend(name: str | Backend) -> Backend:
@@ -100,8 +93,8 @@ def get_backend(name: str | Backend) -> Backend:
     if not isinstance(name, str):
         _check_object(name)
         return name
-    if name in _registered:
-        return _registered[name]
+    if name in framework.registered:
+        return framework.registered[name]
     known = ALIASES[name][0] if name in ALIASES else name
     if known in BACKENDS:
         return _make(name, BACKENDS[known])
@@ -162,9 +155,9 @@ def detect(source: Any) -> str:
         return detect(source[0])
     for cls in type(source).__mro__:
         full = f"{cls.__module__}.{cls.__qualname__}"
-        for start, framework in CLASSES.items():
+        for start, name in CLASSES.items():
             if full.startswith(start):
-                return framework
+                return name
     raise UnsupportedModel(
         f"can't tell the framework of a {type(source).__module__}.{type(source).__qualname__}: "
         f"say it with `framework` (one of {', '.join(frameworks())})"
@@ -177,9 +170,9 @@ def _detect_path(path: Path) -> str:
     if path.name.endswith(SYMBOL) or path.with_name(path.name + SYMBOL).is_file():
         return "mxnet"
     if path.is_dir():
-        for pattern, framework in INSIDE.items():
+        for pattern, name in INSIDE.items():
             if any(path.glob(pattern)):
-                return framework
+                return name
     if not path.exists():
         raise UnsupportedModel(f"{path}: no such file or folder")
     raise UnsupportedModel(

@@ -32,6 +32,9 @@ _SIGOPT = "the SigOpt service has ended"
 _SHARED = "it has no effect: scales are shared wherever the kernels are made for that"
 # The same for what will not come back.
 GONE: dict[str, str] = {
+    "model.framework=pytorch_ipex": "PyTorch itself serves the model, without Intel's extension",
+    "model.framework=tensorflow_itex": "TensorFlow itself serves the model, without Intel's "
+    "extension",
     "quantization.recipes.scale_propagation_max_pooling": _SHARED,
     "quantization.recipes.scale_propagation_concat": _SHARED,
     "tuning.strategy.name=sigopt": f"{_SIGOPT}: basic is used in its place; bayesian and tpe are "

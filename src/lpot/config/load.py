@@ -21,13 +21,12 @@ from lpot.core.errors import ConfigError
 def load(
     source: str | os.PathLike[str] | Mapping[str, Any] | Config | None = None,
     *,
-    extra_frameworks: Iterable[str] = (),
     extra_strategies: Iterable[str] = (),
 ) -> Config:
     """The configuration that `source` describes.
 
-    A file is only read, never written. Names in `extra_frameworks` and `extra_strategies` are
-    accepted beside the known ones.
+    A file is only read, never written. Names in `extra_strategies` are accepted beside the known
+    ones.
 
     >>> load({"tuning": {"strategy": "random"}}).tuning.strategy.name
     'random'
@@ -38,7 +37,7 @@ def load(
     if isinstance(source, Config):
         return source
     document = translate(_document(source))
-    return _validate(document, _source(document), extra_frameworks, extra_strategies)
+    return _validate(document, _source(document), extra_strategies)
 
 
 # Keys of which one at most may be given: setting one takes the other away.
@@ -55,7 +54,6 @@ def override(
     config: Config,
     changes: Mapping[str, Any],
     *,
-    extra_frameworks: Iterable[str] = (),
     extra_strategies: Iterable[str] = (),
 ) -> Config:
     """The configuration with some keys set, by their dotted paths; None takes a key away.
@@ -70,10 +68,9 @@ def override(
         _set(data, path, value)
     lines: dict[Path, int] = {}
     _index(data, (), lines)
-    # Names that third parties added were accepted when the configuration was loaded.
-    frameworks = (*extra_frameworks, *filter(None, (config.model.framework,)))
+    # A name that a third party added was accepted when the configuration was loaded.
     strategies = (*extra_strategies, config.tuning.strategy.name)
-    return _validate(Document(data, lines), config.source, frameworks, strategies)
+    return _validate(Document(data, lines), config.source, strategies)
 
 
 def _set(data: dict[str, Any], path: str, value: Any) -> None:
@@ -88,9 +85,7 @@ def _set(data: dict[str, Any], path: str, value: Any) -> None:
         data[name] = value
 
 
-def _validate(
-    document: Document, source: Source, frameworks: Iterable[str], strategies: Iterable[str]
-) -> Config:
+def _validate(document: Document, source: Source, strategies: Iterable[str]) -> Config:
     mistakes = list(document.mistakes)
     if document.file and not _has_name(document.data):
         mistakes.append(
@@ -100,11 +95,7 @@ def _validate(
                 document.lines.get(("model",), 0),
             )
         )
-    context = {
-        "frameworks": tuple(frameworks),
-        "strategies": tuple(strategies),
-        "source": source,
-    }
+    context = {"strategies": tuple(strategies), "source": source}
     try:
         config = Config.model_validate(document.data, context=context)
     except ValidationError as error:

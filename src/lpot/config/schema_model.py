@@ -2,40 +2,19 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Annotated
 
 from pydantic import AfterValidator, Field, WithJsonSchema
 
 from lpot.config.fields import Known, Text, Texts, check_known
 from lpot.config.section import Section
+from lpot.core.framework import NAMES, known
 
-ENTRY_POINTS = "lpot.backends"
-
-FRAMEWORKS = Known(
-    (
-        "tensorflow",
-        "tensorflow_itex",
-        "pytorch",
-        "pytorch_fx",
-        "pytorch_ipex",
-        "onnxrt_qlinearops",
-        "onnxrt_integerops",
-        "onnx",
-        "mxnet",
-    )
-)
-
-
-def installed_frameworks() -> tuple[str, ...]:
-    """Names that other packages registered under our entry point group."""
-    return tuple(entry.name for entry in entry_points(group=ENTRY_POINTS))
-
-
+FRAMEWORKS = Known(NAMES)
 Framework = Annotated[
     Text,
-    AfterValidator(check_known("frameworks", FRAMEWORKS, installed_frameworks)),
-    WithJsonSchema({"anyOf": [{"enum": list(FRAMEWORKS.words)}, {"type": "string"}]}),
+    AfterValidator(check_known("frameworks", FRAMEWORKS, known)),
+    WithJsonSchema({"anyOf": [{"enum": list(NAMES)}, {"type": "string"}]}),
     FRAMEWORKS,
 ]
 

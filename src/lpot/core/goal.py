@@ -1,4 +1,4 @@
-"""The accuracy bar, and which of two trials is better."""
+"""The accuracy bar, and what to make best among the models that hold it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from lpot.core.errors import EvaluationError
 from lpot.core.trial import Score
@@ -130,6 +130,16 @@ class Objectives:
     def __post_init__(self) -> None:
         if not self.words or len(self.words) != len(self.weights):
             raise ValueError("as many weights as objectives are needed, and at least one of each")
+
+    def to_json(self) -> dict[str, list[Any]]:
+        return {"words": list(self.words), "weights": list(self.weights)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Objectives:
+        words, weights = tuple(raw["words"]), tuple(map(float, raw["weights"]))
+        if not set(words) <= set(get_args(Objective)):
+            raise ValueError(f"unknown objectives: {words}")
+        return cls(words, weights)
 
     def cost(self, score: Score, baseline: Score, goal: Goal) -> float:
         """What is to be made small. Trials without a measurement come last."""

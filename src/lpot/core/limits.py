@@ -16,6 +16,11 @@ class Limits:
     max_failures: int = 5  # in a row
     performance_only: bool = False
 
+    def most_trials(self, proposed: int | None) -> int:
+        """The most trials there can be of so many proposals; None: of any number."""
+        most = 1 if self.performance_only else self.max_trials
+        return most if proposed is None else min(most, proposed)
+
 
 class Watch:
     """Answers 'must I stop, and why' during one run."""

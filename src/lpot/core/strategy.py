@@ -45,3 +45,38 @@ class StrategyContext:
 
 
 Strategy = Callable[[TuningSpace, StrategyContext], Proposals]
+Bound = Callable[[TuningSpace, bool], int | None]  # (space, budget) → the most trials it proposes
+
+
+def _no_bound(space: TuningSpace, budget: bool) -> None:
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Policy:
+    """A strategy with what must be known of it before it runs. It is called as the strategy is.
+
+    `settles`: it ends by itself soon after its first success, so the loop lets it.
+    `needs`: a method that not every backend has.
+    `check`: refuses a space in which there is nothing for it to do, before anything is evaluated.
+    """
+
+    propose: Strategy
+    settles: bool = False
+    most: Bound = _no_bound
+    needs: str | None = None
+    check: Callable[[TuningSpace], None] = lambda space: None
+
+    def __call__(self, space: TuningSpace, context: StrategyContext) -> Proposals:
+        return self.propose(space, context)
+
+
+def policy(
+    *,
+    settles: bool = False,
+    most: Bound = _no_bound,
+    needs: str | None = None,
+    check: Callable[[TuningSpace], None] = lambda space: None,
+) -> Callable[[Strategy], Policy]:
+    """Decorate a generator function with what must be known of it."""
+    return lambda propose: Policy(propose, settles, most, needs, check)

@@ -20,6 +20,7 @@ from lpot.core.goal import Goal, Objectives
 from lpot.core.history import History, ProcessDied
 from lpot.core.limits import Watch
 from lpot.core.model import Model
+from lpot.core.preference import Preference
 from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.recipe import Recipe
@@ -66,6 +67,7 @@ class Task(Bench):
 
     space: TuningSpace
     strategy: Strategy
+    settles: bool = False  # the strategy ends by itself soon after its first success
     history: History
     watch: Watch
     objectives: Objectives = field(default_factory=Objectives)
@@ -174,6 +176,7 @@ class _Search:
     def __init__(self, task: Task, baseline: Score) -> None:
         self.task = task
         self.baseline = baseline
+        self.preference = Preference(task.goal, baseline, task.objectives)
         self.tried: dict[str, Trial] = {}
         self.begun: set[str] = set()  # those in the hands of an executor included
         self.working: set[str] = set()  # those alone
@@ -226,8 +229,7 @@ class _Search:
 
     def _over(self) -> str | None:
         met = self.best is not None and self.best.met
-        # A strategy that settles ends by itself shortly after its first success.
-        first_is_enough = met and not getattr(self.task.strategy, "settles", False)
+        first_is_enough = met and not self.task.settles
         if self.repeats >= 1000:
             return "the strategy repeats itself"
         return self.task.watch.over(len(self.begun), self.failures, first_is_enough)
@@ -262,7 +264,7 @@ class _Search:
         self.tried[trial.recipe.digest] = trial
         self.working.discard(trial.recipe.digest)
         self.failures = self.failures + 1 if trial.state is State.FAILED else 0
-        improved = self._improves(trial)
+        improved = self.preference.prefers(trial, self.best)
         if improved:
             self.best = trial
         self.task.listener.trial(trial, self.best)
@@ -276,26 +278,6 @@ class _Search:
     def _build(self, recipe: Recipe) -> Model:
         """The model of a trial that was made in another process."""
         return self.task.backend.build(self.task.model, recipe, self.task.observe(recipe.samples))
-
-    def _improves(self, trial: Trial) -> bool:
-        if trial.score is None:
-            return False
-        if self.best is None:
-            return True
-        assert self.best.score is not None
-        goal, objectives = self.task.goal, self.task.objectives
-        if trial.met != self.best.met:
-            return trial.met
-        if not trial.met:
-            return goal.gain(trial.score.accuracy) > goal.gain(self.best.score.accuracy)
-        new, old = (
-            objectives.cost(score, self.baseline, goal) for score in (trial.score, self.best.score)
-        )
-        # A quick look at the clock tells no small differences, and none at all where nothing was
-        # measured: the model with less FP32 wins then.
-        if objectives.alike(new, old):
-            return len(trial.recipe.float_ops) < len(self.best.recipe.float_ops)
-        return new < old
 
 
 def attempt(bench: Bench, recipe: Recipe, baseline: Score, number: int, race: Race | None) -> Made:

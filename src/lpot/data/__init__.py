@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from lpot.core.framework import NAMES
 from lpot.data.build import build_dataset, build_loader
 from lpot.data.datasets import (
     DATASETS,
@@ -23,16 +24,7 @@ from lpot.data.transforms import (
 from lpot.data.wrap import as_numpy, wrap
 
 # The original has one loader class for each framework; ours serves them all.
-DATALOADERS = {
-    "tensorflow": DataLoader,
-    "tensorflow_itex": DataLoader,
-    "pytorch": DataLoader,
-    "pytorch_fx": DataLoader,
-    "pytorch_ipex": DataLoader,
-    "onnxrt_qlinearops": DataLoader,
-    "onnxrt_integerops": DataLoader,
-    "mxnet": DataLoader,
-}
+DATALOADERS = dict.fromkeys(NAMES, DataLoader)
 
 __all__ = [
     "DATALOADERS",

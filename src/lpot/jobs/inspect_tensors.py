@@ -15,6 +15,7 @@ from lpot.core.calibration import Calibration
 from lpot.core.errors import ConfigError, HistoryError, UnsupportedModel, did_you_mean
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
+from lpot.core.preference import recorded
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
@@ -102,21 +103,11 @@ def _low(
 
 
 def best_trial(history: History) -> Trial:
-    """The one that would be handed back: it holds the bar with the fewest ops in FP32."""
-    best = choose(history.trials, bool(history.info.get("goal", {}).get("higher_is_better", True)))
+    """The one that was, or would be, handed back."""
+    best = recorded(history.info, history.baseline).best(history.trials)
     if best is None:
         raise HistoryError(f"{history.path}: no trial was finished, so there is nothing to look at")
     return best
-
-
-def choose(trials: Sequence[Trial], higher_is_better: bool = True) -> Trial | None:
-    """The best of some trials, as far as their records tell."""
-    scored = [trial for trial in trials if trial.score is not None]
-    met = [trial for trial in scored if trial.met]
-    sign = 1.0 if higher_is_better else -1.0
-    if met:
-        return min(met, key=lambda trial: (len(trial.recipe.float_ops), trial.number))
-    return max(scored, key=lambda trial: sign * (trial.accuracy or 0.0), default=None)
 
 
 def inspect_tensor(

@@ -1,4 +1,4 @@
-"""Reading a configuration with the frameworks and strategies that are known in this process."""
+"""Reading a configuration with the strategies that are known in this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import frameworks
 from lpot.config.load import load, override
 from lpot.config.schema import Config
 from lpot.strategy import strategies
@@ -15,7 +14,7 @@ Conf = str | Path | Mapping[str, Any] | Config | None
 
 
 def read_config(source: Conf) -> Config:
-    return load(source, extra_frameworks=frameworks(), extra_strategies=strategies())
+    return load(source, extra_strategies=strategies())
 
 
 def with_name(config: Config, model: Any) -> Config:
@@ -28,4 +27,4 @@ def with_name(config: Config, model: Any) -> Config:
 def change_config(config: Config, changes: Mapping[str, Any]) -> Config:
     """The config with the arguments a caller gave; those left at None change nothing."""
     given = {key: value for key, value in changes.items() if value is not None}
-    return override(config, given, extra_frameworks=frameworks(), extra_strategies=strategies())
+    return override(config, given, extra_strategies=strategies())

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.framework import family, known
 from lpot.metric.base import BaseMetric
 from lpot.metric.classification import F1, MCC, ROC, Accuracy, TopK
 from lpot.metric.detection import CocoMAP, CocoMAPv2, MeanAP, VocMAP
@@ -50,19 +51,6 @@ METRICS = _Metrics(
     }
 )
 
-FRAMEWORKS = (
-    "tensorflow",
-    "tensorflow_itex",
-    "pytorch",
-    "pytorch_fx",
-    "pytorch_ipex",
-    "onnxrt_qlinearops",
-    "onnxrt_integerops",
-    "onnxrt_qdq",
-    "onnxrt_qoperator",
-    "mxnet",
-)
-
 _overlay: dict[str, dict[str, type[Any]]] = {}  # name → framework → class, of this process
 
 C = TypeVar("C", bound=type[Any])
@@ -75,10 +63,10 @@ def metric_registry(metric_type: str, framework: str) -> Callable[[C], C]:
     """
     names = [name.strip() for name in framework.split(",") if name.strip()]
     for name in names:
-        if name not in FRAMEWORKS:
+        if name not in known():
             raise ConfigError(
                 f"metric {metric_type!r} is registered for the unknown framework {name!r}"
-                f"{did_you_mean(name, FRAMEWORKS)} Known are {', '.join(FRAMEWORKS)}"
+                f"{did_you_mean(name, known())} Known are {', '.join(known())}"
             )
     if metric_type in METRICS:
         raise ConfigError(f"there is a built-in metric {metric_type!r}: choose another name")
@@ -94,18 +82,18 @@ def metric_class(name: str, framework: str | None = None) -> type[Any]:
     """The class behind a name; `framework` matters for metrics users registered for some only."""
     if name in METRICS:
         return METRICS[name]
-    known = {**METRICS, **_overlay}
     if name not in _overlay:
+        metrics = {**METRICS, **_overlay}
         raise ConfigError(
-            f"unknown metric {name!r}{did_you_mean(name, known) or ':'} "
-            f"Known are {', '.join(known)}",
+            f"unknown metric {name!r}{did_you_mean(name, metrics) or ':'} "
+            f"Known are {', '.join(metrics)}",
             path=f"metric.{name}",
         )
     by_framework = _overlay[name]
     found = by_framework
     if framework is not None:
         found = {key: cls for key, cls in found.items() if key == framework} or {
-            key: cls for key, cls in found.items() if _family(key) == _family(framework)
+            key: cls for key, cls in found.items() if family(key) == family(framework)
         }
     if not found:
         raise ConfigError(
@@ -126,14 +114,9 @@ def metrics_of(framework: str) -> dict[str, type[Any]]:
     own = {
         name: metric_class(name, framework)
         for name, by_framework in _overlay.items()
-        if any(_family(key) == _family(framework) for key in by_framework)
+        if any(family(key) == family(framework) for key in by_framework)
     }
     return {**METRICS, **own}
-
-
-def _family(framework: str) -> str:
-    """A metric for pytorch serves pytorch_fx too, one for onnxrt_qlinearops serves onnx, ..."""
-    return framework.split("_")[0].removeprefix("py").removesuffix("rt").removesuffix("runtime")
 
 
 def get_metric(name: str, /, **options: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 
 from lpot.core.errors import ConfigError, did_you_mean
-from lpot.core.strategy import Strategy
+from lpot.core.strategy import Policy, Strategy
 from lpot.strategy.auto import auto
 from lpot.strategy.basic import basic
 from lpot.strategy.bayesian import bayesian
@@ -20,7 +20,7 @@ from lpot.strategy.mse_v2 import mse_v2
 from lpot.strategy.random import random
 from lpot.strategy.tpe import tpe
 
-STRATEGIES: Mapping[str, Strategy] = {
+STRATEGIES: Mapping[str, Policy] = {
     "basic": basic,
     "auto": auto,
     "mse": mse,
@@ -36,12 +36,12 @@ STRATEGIES: Mapping[str, Strategy] = {
     "sigopt": basic,  # its service has ended: see config/availability.py for what users are told
 }
 PACKAGES = {"bayesian": "optuna", "tpe": "optuna"}
-_registered: dict[str, Strategy] = {}  # the per-process overlay of `register`
+_registered: dict[str, Policy] = {}  # the per-process overlay of `register`
 
 
 def register(name: str, strategy: Strategy) -> None:
     """Serve `tuning.strategy.name: <name>` by this generator function, in this process."""
-    _registered[name] = strategy
+    _registered[name] = as_policy(strategy)
 
 
 def strategies() -> tuple[str, ...]:
@@ -49,13 +49,18 @@ def strategies() -> tuple[str, ...]:
     return (*STRATEGIES, *_registered)
 
 
-def get_strategy(name: str | Strategy, level: Level = 1) -> Strategy:
+def as_policy(strategy: Strategy) -> Policy:
+    """A user's generator function: nothing more is known of it."""
+    return strategy if isinstance(strategy, Policy) else Policy(strategy)
+
+
+def get_strategy(name: str | Strategy, level: Level = 1) -> Policy:
     """The strategy of a name, or the generator function itself when one is passed.
 
     `level` is `quant_level`: 0 for conservative, 1 for the strategy, auto for both.
     """
     if not isinstance(name, str):
-        return at_level(level, name)
+        return at_level(level, as_policy(name))
     found = _registered.get(name) or STRATEGIES.get(name)
     if found is None:
         known = strategies()

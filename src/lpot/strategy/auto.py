@@ -6,16 +6,22 @@ from dataclasses import replace
 
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, Steps, StrategyContext
+from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
 from lpot.strategy.bracket import steps_for
-from lpot.strategy.fewest import Found, fewest_float
+from lpot.strategy.fewest import Found, fewest_float, most_of_fewest
 from lpot.strategy.order import is_fp32, weight
 
 LEAST_HARM = 1e-12  # so that a gain can be divided by it
 WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 
 
+def most(space: TuningSpace, budget: bool) -> int | None:
+    """With time to spend it goes on as long as something may be gained."""
+    return None if budget else most_of_fewest(space, budget)
+
+
+@policy(settles=True, most=most)
 def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
     """The fewest ops in float; then ops return in the order of time gained per harm done.
 
@@ -123,6 +129,3 @@ def _with_algorithm(space: TuningSpace, recipe: Recipe, algorithm: str) -> Recip
         if config in space.choices[key]:
             changes[key] = config
     return recipe.replace(changes)
-
-
-auto.settles = True  # type: ignore[attr-defined]

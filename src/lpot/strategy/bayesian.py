@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
+from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.ask_tell import import_optuna, search
 
 logger = logging.getLogger(__name__)
@@ -16,6 +16,7 @@ STARTUP = 10  # draws before the process has something to go by
 PACKAGES = ("torch", "scipy")  # what Optuna's Gaussian process is made of
 
 
+@policy()
 def bayesian(space: TuningSpace, context: StrategyContext) -> Proposals:
     """Optuna's GP sampler. Ends when it finds nothing new; `max_trials` and time end it sooner."""
     optuna = import_optuna("bayesian")
@@ -33,6 +34,3 @@ def _sampler(optuna: Any, seed: int) -> Any:
         )
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
     return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP)
-
-
-bayesian.endless = True  # type: ignore[attr-defined]

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
+from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.order import able
 
 # Words in a kind's name, those that do most of the arithmetic first.
 FIRST = ("conv", "matmul", "bmm", "gemm", "linear")
 
 
+def most(space: TuningSpace, budget: bool) -> int:
+    return len(kinds(space))
+
+
+@policy(settles=True, most=most)
 def conservative(space: TuningSpace, context: StrategyContext) -> Proposals:
     """A kind whose ops are low and the bar still holds stays; another goes back. Level O0.
 
@@ -39,6 +44,3 @@ def kinds(space: TuningSpace) -> list[str]:
 def _place(kind: str) -> int:
     lowered = kind.lower()
     return next((place for place, word in enumerate(FIRST) if word in lowered), len(FIRST))
-
-
-conservative.settles = True  # type: ignore[attr-defined]

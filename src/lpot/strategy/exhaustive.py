@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations, product
 
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
+from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.order import is_fp32
 
 
+def most(space: TuningSpace, budget: bool) -> int:
+    """As many as there are recipes, without those that are FP32 itself."""
+    leaders = [options for key, options in space.choices.items() if key not in space.followers]
+    fp32 = [sum(option.precision == "fp32" for option in options) for options in leaders]
+    return len(space.samples) * (math.prod(map(len, leaders)) - math.prod(fp32))
+
+
+@policy(most=most)
 def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
     """By the number of ops that leave their most wanted config: none, one, two … Never a repeat."""
     base = space.default()

@@ -45,7 +45,7 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
         return Found(first.recipe, best=first, steps=steps_for(len(able(space))))
     harm = context.ranking()
     order = fallback_order(space, harm)
-    answers = len(order) + (0 if _all_can_go_back(space, order) else 1)
+    answers = _answers(space, order)
     bracket = Bracket([weight(harm, key) for key in order], steps_for(answers))
     best = None
     unbearable = bracket.noise[0]
@@ -67,6 +67,13 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
     return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps)
+
+
+def most_of_fewest(space: TuningSpace, budget: bool) -> int:
+    """What `fewest_float` tries at most, where the ranking is right about the op ranked last."""
+    order = able(space)
+    answers = _answers(space, order)
+    return len(space.samples) + steps_for(answers) + (answers == len(order) > 1)
 
 
 def _second_look(
@@ -111,8 +118,10 @@ def _gain(trial: Trial, context: StrategyContext) -> float:
     return float("-inf") if trial.accuracy is None else context.goal.gain(trial.accuracy)
 
 
-def _all_can_go_back(space: TuningSpace, order: list[OpKey]) -> bool:
-    return len(order) == len(space.choices) - len(space.followers)
+def _answers(space: TuningSpace, order: list[OpKey]) -> int:
+    """Prefixes that may be the answer. All ops back is none where that is FP32 itself."""
+    all_can_go_back = len(order) == len(space.choices) - len(space.followers)
+    return len(order) + (0 if all_can_go_back else 1)
 
 
 def _threshold(bracket: Bracket, k: int, trial: Trial, context: StrategyContext) -> float:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
-from lpot.strategy.mse import cumulative
+from lpot.core.strategy import Proposals, StrategyContext, policy
+from lpot.strategy.mse import cumulative, most_of_cumulative
 
 
+@policy(most=most_of_cumulative, needs="curvature")
 def hawq_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
     """By the trace of each weight's Hessian, times the squared error that quantizing it makes."""
     yield from cumulative(space, context, context.curvature)
-
-
-hawq_v2.needs = "curvature"  # type: ignore[attr-defined]  # a verb that not every backend has

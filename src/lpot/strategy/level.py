@@ -2,37 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, Strategy, StrategyContext
+from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.strategy.conservative import conservative
 from lpot.strategy.fewest import default_first
 
 Level = Literal["auto", 0, 1]
 
 
-def at_level(level: Level, strategy: Strategy) -> Strategy:
+def at_level(level: Level, strategy: Policy) -> Policy:
     """0 is conservative; 1 the strategy itself; auto the one after the other."""
     if level == 1:
         return strategy
-    return conservative if level == 0 else _Both(strategy)
+    return conservative if level == 0 else _both(strategy)
 
 
-class _Both:
+def _both(strategy: Policy) -> Policy:
     """Everything low first; if that misses the bar, conservative; if that does, the strategy.
 
     Conservative succeeds when at least one kind of op is low in the end.
     """
 
-    settles = True
-
-    def __init__(self, strategy: Strategy) -> None:
-        self.strategy = strategy
-        self.needs = getattr(strategy, "needs", None)
-        self.endless = getattr(strategy, "endless", False)
-
-    def __call__(self, space: TuningSpace, context: StrategyContext) -> Proposals:
+    def propose(space: TuningSpace, context: StrategyContext) -> Proposals:
         first = yield from default_first(space, context)
         if first.met and not context.budget:
             return
@@ -47,4 +41,10 @@ class _Both:
             except StopIteration:
                 break
         if not held or context.budget:
-            yield from self.strategy(space, context)
+            yield from strategy(space, context)
+
+    def most(space: TuningSpace, budget: bool) -> int | None:
+        first, then = conservative.most(space, budget), strategy.most(space, budget)
+        return None if first is None or then is None else len(space.samples) + first + then
+
+    return replace(strategy, propose=propose, settles=True, most=most)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from lpot.core.errors import ConfigError
 from lpot.core.recipe import FP32, OpConfig, OpKey
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
-from lpot.strategy.fewest import fewest_float
+from lpot.core.strategy import Proposals, StrategyContext, policy
+from lpot.strategy.fewest import fewest_float, most_of_fewest
 
 HALVES = ("bf16", "fp16")
 
@@ -16,17 +16,6 @@ class _Floats(TuningSpace):
 
     def float_config(self, key: OpKey) -> OpConfig | None:
         return FP32 if FP32 in self.choices[key] else None
-
-
-def auto_mixed_precision(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """`basic` on the 16-bit and 32-bit floats of the space; no integers."""
-    check(space)
-    floats = {
-        key: tuple(option for option in options if option.is_float) or (FP32,)
-        for key, options in space.choices.items()
-    }
-    still = frozenset(key for key, options in floats.items() if not _has_half(options))
-    yield from fewest_float(_Floats(floats, space.samples, still, repairs=space.repairs), context)
 
 
 def check(space: TuningSpace) -> None:
@@ -39,9 +28,17 @@ def check(space: TuningSpace) -> None:
         )
 
 
+@policy(settles=True, most=most_of_fewest, check=check)
+def auto_mixed_precision(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """`basic` on the 16-bit and 32-bit floats of the space; no integers."""
+    check(space)
+    floats = {
+        key: tuple(option for option in options if option.is_float) or (FP32,)
+        for key, options in space.choices.items()
+    }
+    still = frozenset(key for key, options in floats.items() if not _has_half(options))
+    yield from fewest_float(_Floats(floats, space.samples, still, repairs=space.repairs), context)
+
+
 def _has_half(options: tuple[OpConfig, ...]) -> bool:
     return any(option.precision in HALVES for option in options)
-
-
-auto_mixed_precision.settles = True  # type: ignore[attr-defined]
-auto_mixed_precision.check = check  # type: ignore[attr-defined]  # before anything is evaluated

@@ -5,11 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Harm, Proposals, StrategyContext
+from lpot.core.strategy import Harm, Proposals, StrategyContext, policy
 from lpot.strategy.fewest import default_first
-from lpot.strategy.order import fallback_order, is_fp32
+from lpot.strategy.order import able, fallback_order, is_fp32
 
 
+def most_of_cumulative(space: TuningSpace, budget: bool) -> int:
+    return len(space.samples) + len(able(space))
+
+
+@policy(most=most_of_cumulative)
 def mse(space: TuningSpace, context: StrategyContext) -> Proposals:
     """In the order of the squared error that each op alone makes in the outputs."""
     yield from cumulative(space, context, context.ranking)

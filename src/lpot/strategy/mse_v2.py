@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, Steps, StrategyContext
+from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
 from lpot.strategy.fewest import default_first
-from lpot.strategy.order import fallback_order, is_fp32, weight
+from lpot.strategy.order import able, fallback_order, is_fp32, weight
 
 
+def most(space: TuningSpace, budget: bool) -> int:
+    """Every op goes back, and all but the last may return."""
+    return len(space.samples) + 2 * len(able(space))
+
+
+@policy(settles=True, most=most)
 def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
     """One op a trial goes back, the one whose return leaves the outputs nearest to FP32.
 
@@ -47,6 +53,3 @@ def _return(start: Recipe, best: Trial, back: list[OpKey]) -> Steps[None]:
         if not trial.met:
             return
         best = trial
-
-
-mse_v2.settles = True  # type: ignore[attr-defined]

@@ -6,10 +6,12 @@ import random as rng
 
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, StrategyContext
+from lpot.core.strategy import Proposals, StrategyContext, policy
+from lpot.strategy.exhaustive import most
 from lpot.strategy.order import is_fp32
 
 
+@policy(most=most)
 def random(space: TuningSpace, context: StrategyContext) -> Proposals:
     """Everything INT8 first, then draws without repetition until the space is used up."""
     draw = rng.Random(context.seed)

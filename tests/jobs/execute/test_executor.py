@@ -23,7 +23,11 @@ from search import scoring
 
 
 def run(
-    folder: Path, evaluate: Callable[[Any], Any], executor: Mapping[str, Any] | str, **tuning: Any
+    folder: Path,
+    evaluate: Callable[[Any], Any],
+    executor: Mapping[str, Any] | str,
+    measure_speed: bool = False,
+    **tuning: Any,
 ) -> Result:
     torn = scoring.net()
     section = {
@@ -38,7 +42,7 @@ def run(
         evaluate,
         config={"tuning": section},
         workspace=folder,
-        measure_speed=False,
+        measure_speed=measure_speed,
     )
 
 
@@ -132,6 +136,28 @@ def test_threads_are_shared_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("LPOT_THREADS", raising=False)
     run(tmp_path, scoring.score, {"name": "process", "workers": 2})
     assert "LPOT_THREADS" not in os.environ
+
+
+@pytest.mark.parametrize(
+    "executor", ["serial", "process", {"name": "process", "workers": 2}], ids=str
+)
+def test_memory_is_measured_wherever_trials_are_made(
+    tmp_path: Path, executor: Mapping[str, Any] | str
+) -> None:
+    limits = {"exit_policy": {"timeout": 300, "max_trials": 2}}
+    result = run(tmp_path, scoring.score, executor, objective="footprint", **limits)
+    assert result.baseline is not None and result.baseline.memory
+    assert [bool(trial.score and trial.score.memory) for trial in result.trials] == [True, True]
+
+
+@pytest.mark.parametrize(("workers", "timed"), [(1, True), (2, False)])
+def test_time_is_measured_where_nothing_disturbs_it(
+    tmp_path: Path, workers: int, timed: bool
+) -> None:
+    limits = {"exit_policy": {"timeout": 300, "max_trials": 2}}
+    executor = {"name": "process", "workers": workers}
+    result = run(tmp_path, scoring.score, executor, measure_speed=True, **limits)
+    assert [bool(trial.score and trial.score.latency) for trial in result.trials] == [timed] * 2
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
 from lpot.core.model import Model
 from lpot.jobs.benchmark.contestant import Contestant
-from lpot.jobs.execute.kit import DUMP_ERRORS, dump
+from lpot.jobs.execute.dump import DUMP_ERRORS, dump
 
 Source = str | Path | Model | Contestant
 

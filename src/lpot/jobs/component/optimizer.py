@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lpot.backends import frameworks
 from lpot.config.load import override
 from lpot.config.rules import float_words
 from lpot.config.schema import Config
@@ -44,6 +43,4 @@ class Optimizer(Quantizer):
             changes[PRECISIONS] = "fp32"
         names = {"model.inputs": self.input, "model.outputs": self.output}
         changes |= {key: value for key, value in names.items() if value}
-        return override(
-            self.config, changes, extra_frameworks=frameworks(), extra_strategies=strategies()
-        )
+        return override(self.config, changes, extra_strategies=strategies())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,36 +10,24 @@ from typing import TYPE_CHECKING, Any
 from lpot.backends import get_backend
 from lpot.config.rules import model_spec
 from lpot.core.backend import Observations
-from lpot.core.batch import Inputs
 from lpot.core.errors import ConfigError, EvaluationError, LpotError
 from lpot.core.goal import Goal
-from lpot.core.measure import latency
-from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, Trial
 from lpot.core.tune import Bench, attempt
+from lpot.jobs.benchmark.quick_look import QuickLook
+from lpot.jobs.execute.dump import DUMP_ERRORS, dump
 from lpot.jobs.tune.evaluation import make_evaluator
 
 if TYPE_CHECKING:
     from lpot.jobs.tune.quantize import Job, Request
 
-DUMP_ERRORS = (
-    pickle.PicklingError,
-    TypeError,
-    AttributeError,
-    NotImplementedError,
-    RuntimeError,
-)
-
 
 @dataclass(frozen=True, eq=False)
 class Kit:
-    """A request without what stays at home (calibration, strategy, listener), and what is known.
-
-    `inputs` is a batch to measure time with; None where trials side by side would disturb it.
-    """
+    """A request without what stays at home (calibration, strategy, listener), and what is known."""
 
     request: Request
     backend: str
@@ -48,7 +35,7 @@ class Kit:
     baseline: Score
     goal: Goal
     has_budget: bool
-    inputs: Inputs | None = None
+    measure: QuickLook
     memory: Any = None  # what the baseline taught the evaluator: all must race alike
 
     def open(self) -> Bench:
@@ -65,7 +52,7 @@ class Kit:
             evaluate=evaluator,
             goal=self.goal,
             observe=self.observations.get,
-            measure=self._measure,
+            measure=self.measure,
             has_budget=self.has_budget,
         )
 
@@ -75,13 +62,6 @@ class Kit:
         if model is not None:
             model.close()
         return trial
-
-    def _measure(self, model: Model, score: Score) -> Score:
-        if self.inputs is None:
-            return score
-        inputs = self.inputs
-        timing = latency(lambda: model.backend.run(model, inputs), seconds=0.3)
-        return replace(score, latency=timing.median)
 
 
 def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
@@ -96,7 +76,6 @@ def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
         listener=Listener(),
     )
     observations = {size: seen for size in job.space.samples if (seen := job.observe(size))}
-    timed = alone and job.request.measure_speed and job.calibration is not None
     kit = Kit(
         request=request,
         backend=job.framework_word,
@@ -104,7 +83,7 @@ def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
         baseline=baseline,
         goal=job.goal,
         has_budget=job.watch.limits.timeout > 0,
-        inputs=job.calibration.first.inputs if timed and job.calibration is not None else None,
+        measure=replace(job.measure, time=job.measure.time and alone),  # others would disturb it
         memory=memory,
     )
     try:
@@ -124,12 +103,3 @@ def unpack(raw: bytes) -> Kit:
     if not isinstance(kit, Kit):
         raise LpotError(f"expected a kit for trials, got a {type(kit).__name__}")
     return kit
-
-
-def dump(value: Any) -> bytes:
-    """For a process of our own; raises one of DUMP_ERRORS for what can't be sent."""
-    # Functions of a notebook, and those inside others, need more than the standard library does.
-    found = importlib.util.find_spec("cloudpickle")
-    pickler: Any = pickle if found is None else importlib.import_module("cloudpickle")
-    dumped: bytes = pickler.dumps(value)
-    return dumped

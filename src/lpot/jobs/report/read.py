@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from lpot.core.errors import HistoryError, WorkspaceError
-from lpot.core.goal import Goal
 from lpot.core.history import NAME, History
+from lpot.core.preference import recorded, recorded_goal
 from lpot.core.report import FORMAT, Report, State, planned_rows, trial_row
-from lpot.jobs.inspect_tensors import choose
 from lpot.jobs.report.write import DATA
 
 logger = logging.getLogger(__name__)
@@ -82,8 +79,8 @@ def _of_file(path: Path) -> Report:
 
 def _of_history(path: Path) -> Report:
     history = History.read(path)
-    goal = _goal(history.info.get("goal"))
-    best = choose(history.trials, goal is None or goal.higher_is_better)
+    goal = recorded_goal(history.info)
+    best = recorded(history.info, history.baseline).best(history.trials)
     state: State = "running" if _is_alive(path.parent) else "stopped"
     baseline = history.baseline
     scored = [trial for trial in history.trials if trial.score is not None]
@@ -118,16 +115,6 @@ def _of_history(path: Path) -> Report:
         higher_is_better=goal is None or goal.higher_is_better,
         state=state,
     )
-
-
-def _goal(raw: Any) -> Goal | None:
-    """None for a history of an older version, which does not tell."""
-    if not isinstance(raw, Mapping):
-        return None
-    try:
-        return Goal(**raw)
-    except (TypeError, ValueError):
-        return None
 
 
 def _is_alive(workspace: Path) -> bool:

@@ -9,7 +9,7 @@ from lpot.config.schema import Config
 from lpot.core.cpu import this_cpu
 from lpot.core.recipe import FP32, OpConfig
 from lpot.core.space import OpInfo, TuningSpace, restrict
-from lpot.core.strategy import Proposals, Strategy, StrategyContext
+from lpot.core.strategy import Policy, Proposals, StrategyContext, policy
 from lpot.jobs.tune.quantize import Job, Request
 from lpot.jobs.tune.train import TrainJob, wants_training
 from lpot.strategy.mixed_precision import HALVES, auto_mixed_precision
@@ -67,13 +67,14 @@ class OptimizeJob(Job):
             why, hint = f"no op of this model can be that with {self.backend.name} here", ""
         return [f"{' and '.join(missing)} can't be had: {why}; {rest}{hint}"]
 
-    def _strategy(self) -> Strategy:
+    def _policy(self) -> Policy:
         return auto_mixed_precision if self.space.choices else _folded_alone
 
     def why_not(self) -> str:
         return self.space.notes[-1]
 
 
+@policy(most=lambda space, budget: 1)
 def _folded_alone(space: TuningSpace, context: StrategyContext) -> Proposals:
     """The one thing there is to try."""
     yield [space.default()]

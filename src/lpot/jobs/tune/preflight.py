@@ -30,7 +30,6 @@ from lpot.core.evaluate import Evaluator, MetricEvaluator
 from lpot.core.history import History
 from lpot.jobs.benchmark.contestant import peak_memory
 from lpot.jobs.tune.evaluation import make_evaluator
-from lpot.jobs.tune.forecast import most_trials
 from lpot.jobs.tune.optimize import job_for
 from lpot.jobs.tune.quantize import Job, Request
 
@@ -105,8 +104,7 @@ class _Look:
         checks += [*self.memory(), *self.history()]
         evaluations = None
         if self.evaluator is not None and self.job.space.choices:
-            limits = self.job.watch.limits
-            evaluations = 1 + most_trials(self.job.strategy, self.job.space, limits)
+            evaluations = 1 + self.job.most_trials()
         seconds = self.evaluation_seconds()
         checks.append(Check("effort", "ok", self.effort(evaluations, seconds)))
         checks += [Check("", "note", note) for note in self.job.notes]

@@ -32,18 +32,17 @@ from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
 from lpot.core.interrupt import interruptible
 from lpot.core.limits import Watch
-from lpot.core.measure import latency
 from lpot.core.model import Model
 from lpot.core.progress import Listener, counted, heard_by
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
 from lpot.core.store import observations_path, save_observations
-from lpot.core.strategy import Strategy
-from lpot.core.trial import Score, Trial
+from lpot.core.strategy import Policy, Strategy
+from lpot.core.trial import Trial
 from lpot.core.tune import Executor, Task, tune
 from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
-from lpot.jobs.benchmark.footprint import peak_memory
+from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.callbacks.aside import called_back
 from lpot.jobs.execute.processes import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
@@ -51,7 +50,6 @@ from lpot.jobs.finish.result import finish, float_result
 from lpot.jobs.settings import with_name
 from lpot.jobs.tune.advice import advised
 from lpot.jobs.tune.evaluation import calibration_loader, make_evaluator
-from lpot.jobs.tune.forecast import most_trials
 from lpot.jobs.tune.insight import context
 from lpot.jobs.tune.switches import asked_repairs, missing_repairs, switch_rules
 from lpot.strategy import get_strategy
@@ -107,8 +105,7 @@ def quantize(request: Request) -> Result:
             return job.build_once()
         history = job.open_history(evaluator)
         job.prepare(evaluator, history)
-        most = most_trials(job.strategy, job.space, job.watch.limits)
-        job.listener.plan(most, job.watch.limits.timeout)
+        job.listener.plan(job.most_trials(), job.watch.limits.timeout)
         with chosen_executor(job, history) as executor:
             outcome = tune(job.task(evaluator, history, executor))
         return finish(job, outcome, history)
@@ -145,7 +142,7 @@ class Job:
         self.objectives = objectives(config)
         self.watch = Watch(limits(config))
         self.workspace = Workspace(self._folder())
-        self.strategy = self._strategy()
+        self.policy = self._policy()
         self.evaluator: Evaluator | None = None
         self.held_out: Evaluator | None = None
         self._observed: dict[int, Observations] | None = None
@@ -167,20 +164,21 @@ class Job:
         except ConfigError as error:
             raise ConfigError(str(error), where=self.config.where(error.path)) from None
 
-    def _strategy(self) -> Strategy:
+    def _policy(self) -> Policy:
         name = self.config.tuning.strategy.name
         chosen = get_strategy(self.request.strategy or name, self.config.quantization.quant_level)
-        needs = getattr(chosen, "needs", None)
-        if needs is not None and not hasattr(self.backend, needs):
+        if chosen.needs is not None and not hasattr(self.backend, chosen.needs):
             raise ConfigError(
-                f"{name} needs the {needs} of the loss, which backend {self.backend.name} can't "
-                "tell: use mse_v2 or basic",
+                f"{name} needs the {chosen.needs} of the loss, which backend {self.backend.name} "
+                "can't tell: use mse_v2 or basic",
                 path="tuning.strategy.name",
             )
-        check = getattr(chosen, "check", None)
-        if check is not None:
-            check(self.space)
+        chosen.check(self.space)
         return chosen
+
+    def most_trials(self) -> int:
+        limits = self.watch.limits
+        return limits.most_trials(self.policy.most(self.space, limits.timeout > 0))
 
     # -- calibration -------------------------------------------------------------------------
 
@@ -265,6 +263,7 @@ class Job:
             "framework": self.backend.name,
             "name": self.config.model.name,
             "goal": self.goal.to_json(),
+            "objectives": self.objectives.to_json(),
         }
         history = History.open(self.workspace.history, self.fingerprint, info)
         resume = self.config.tuning.workspace.resume
@@ -291,7 +290,8 @@ class Job:
             backend=self.backend,
             model=self.model,
             space=self.space,
-            strategy=self.strategy,
+            strategy=self.policy,
+            settles=self.policy.settles,
             evaluate=evaluator,
             goal=self.goal,
             observe=self.observe,
@@ -312,17 +312,16 @@ class Job:
     def prepare(self, evaluator: Evaluator, history: History) -> None:
         """What some jobs do before they search."""
 
-    def measure(self, model: Model, score: Score) -> Score:
-        """A quick look, here and now, for choosing among trials; the proof comes at the end."""
-        if self.calibration is None or not self.request.measure_speed:
-            return score
-        inputs, words = self.calibration.first.inputs, self.objectives.words
-        if "performance" in words or self.watch.limits.timeout > 0:
-            timing = latency(lambda: self.backend.run(model, inputs), seconds=0.3)
-            score = replace(score, latency=timing.median)
-        if "footprint" in words:
-            score = replace(score, memory=peak_memory(model, inputs))
-        return score
+    @cached_property
+    def measure(self) -> QuickLook:
+        """What the objectives, or time to go on, need to know of each trial."""
+        words = self.objectives.words
+        return QuickLook(
+            None if self.calibration is None else self.calibration.first.inputs,
+            time=self.request.measure_speed
+            and ("performance" in words or self.watch.limits.timeout > 0),
+            memory="footprint" in words,
+        )
 
     @property
     def best_path(self) -> Path:
