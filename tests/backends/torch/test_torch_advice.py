@@ -213,7 +213,7 @@ def test_a_smoothed_model_is_exported(tmp_path: Path) -> None:
 
 def test_weights_trained_with_rounding_are_not_smoothed() -> None:
     model, recipe, seen = prepared(torn())
-    trained = Workshop(model.workshop.fresh(), equalizes=False)
+    trained = Workshop(model.workshop.fresh(), rounding={})
     twin = TorchModel(BACKEND, trained.fresh(), workshop=trained)
     assert all(found.repairs == () for found in BACKEND.advise(twin, recipe, seen))
 
@@ -250,7 +250,7 @@ def test_values_between_int8_ops_become_floats_where_they_are_smoothed() -> None
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(), nn.Linear(WIDTH, 8))
     seeded(module).eval()
     model = BACKEND.load(module)
-    workshop = Workshop(model.workshop.fresh(), equalizes=True)
+    workshop = Workshop(model.workshop.fresh())
     workshop.streams = []  # so that nothing is evened out before
     with torch.no_grad():
         workshop.root[0].weight[4] *= 100.0

@@ -15,6 +15,7 @@ from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made, noise
+from lpot.backends.torch import abilities
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.program import Program, fill
 from lpot.core.space import restrict
@@ -209,7 +210,8 @@ def test_relu6_holds_whatever_the_range(target: Any) -> None:
     recipe = restrict(BACKEND.inspect(model, "static", target), ()).default()
     built = BACKEND.build(model, recipe, observations)
     assert len(program_of(built.native).steps) == 2
-    assert noise(model, built, loud) > 25
+    exact = target == "avx2" or not abilities.saturates()
+    assert (noise(model, built, loud) > 25) == exact
     with torch.no_grad():
         middle = program_of(built.native).steps[0].run(10 * loud[0][0])
     assert float(middle.dequantize().max()) <= 6.0 * 1.01

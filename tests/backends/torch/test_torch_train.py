@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,10 @@ from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
-from lpot.backends.torch.modules.rounded import Rounded
+from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.modules.clip import clipped, input_energy
+from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_rounded
+from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import TrainingError
 
 
@@ -31,8 +35,11 @@ class Uneven(nn.Module):
         self.register_buffer("stretch", 3.0 ** torch.arange(-5.0, 3.0).repeat(2).view(1, 16, 1, 1))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.fc_input(x))
+
+    def fc_input(self, x: torch.Tensor) -> torch.Tensor:
         x = torch.relu(self.norm(self.conv(x))) * self.stretch
-        return self.fc(torch.relu(self.second(x)).flatten(1))
+        return torch.relu(self.second(x)).flatten(1)
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
@@ -127,6 +134,65 @@ def test_rounding_is_what_int8_does() -> None:
     truth = BACKEND.run(model, batches[0])[0]
     theirs = BACKEND.run(built, batches[0])[0]
     assert np.abs(mine - theirs).max() < np.abs(truth - theirs).max()
+
+
+@pytest.mark.parametrize("bits", [7, 8])
+def test_the_trained_model_is_watched_as_int8_computes_it(bits: int) -> None:
+    """Small channels round to nothing: in float they would reach the next layer, and its range
+    would be theirs."""
+    x, y = digits()
+    module = uneven_net(x[:1200], y[:1200])
+    with torch.no_grad():
+        module.second.weight[:, module.stretch.flatten() < 0.02] *= 10  # met by zeros alone
+        plain = float(module.fc_input(x[:200]).max())
+    rounding = {name: Rounding(0, bits) for name in ("conv", "second", "fc")}
+    workshop = Workshop(module, rounding=rounding)
+    seen = BACKEND.observe(TorchModel(BACKEND, module, workshop=workshop), [(x[:200],)], (0,))[0]
+    simulated = workshop.fresh()
+    for name, item in rounding.items():
+        make_rounded(
+            simulated.get_submodule(name), item, seen.tensors[f"{name}:in"].range("minmax")
+        )
+    with torch.no_grad():
+        rounded = float(simulated.fc_input(x[:200]).max())
+    assert plain > 3 * rounded, "the net is not hard enough to show anything"
+    assert seen.tensors["fc:in"].range("minmax")[1] == pytest.approx(rounded, rel=0.05)
+
+
+def test_how_it_was_rounded_is_kept_with_the_weights(tmp_path: Path) -> None:
+    model, batches, observations = made("cnn")
+    trainee = BACKEND.prepare_training(model, default(model), observations, 10)
+    trainee.native(*batches[0])
+    finished = BACKEND.finish_training(model, touched(trainee))
+    BACKEND.save(finished, tmp_path / "trained")
+    again = BACKEND.resume_training(model, tmp_path / "trained")
+    assert again.workshop.rounding == finished.workshop.rounding == trainee.rounding
+    one, other = (BACKEND.observe(item, batches, (0,))[0] for item in (finished, again))
+    assert {name: stats.range("minmax") for name, stats in one.tensors.items()} == {
+        name: stats.range("minmax") for name, stats in other.tensors.items()
+    }
+
+
+@pytest.mark.parametrize("kind", ["linear", "conv", "grouped", "transposed"])
+def test_weights_that_meet_nothing_are_cut(kind: str) -> None:
+    torch.manual_seed(0)
+    module, shape, axis = {
+        "linear": (nn.Linear(4, 6), (32, 4), 0),
+        "conv": (nn.Conv2d(4, 6, 3), (8, 4, 5, 5), 0),
+        "grouped": (nn.Conv1d(4, 6, 3, groups=2), (8, 4, 9), 0),
+        "transposed": (nn.ConvTranspose2d(4, 6, 3), (8, 4, 5, 5), None),
+    }[kind]
+    x = torch.rand(shape)
+    place = (slice(None), 1) if kind in ("linear", "conv", "grouped") else (1,)
+    x[:, [1, 3] if kind == "grouped" else [1]] = 0.0  # in each group the second channel
+    before = module.weight.detach().clone()
+    with torch.no_grad():
+        module.weight[place] *= 50
+        found = clipped(module.weight, axis, 127, input_energy(module, x))
+        assert float(found[place].abs().max()) < 3 * float(before.abs().max())
+        module.weight.copy_(before)
+        kept = clipped(module.weight, axis, 127, input_energy(module, torch.rand(shape)))
+    assert float((kept - before).abs().max()) < 0.15 * float(before.abs().max())
 
 
 def test_users_find_the_modules_they_know() -> None:

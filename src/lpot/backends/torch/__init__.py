@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -116,7 +117,10 @@ class TorchBackend:
     ) -> TorchModel:
         """The FP32 model with the trained weights, to be observed and built like any other."""
         workshop = finish_training(_workshop(model), trainee, returned)
-        return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
+        rounding = {op: astuple(item) for op, item in trainee.rounding.items()}
+        return TorchModel(
+            self, workshop.fresh(), workshop=workshop, names=model._names, rounding=rounding
+        )
 
     def training_loop(
         self, section: Mapping[str, Any], loader: Iterable[Any]
@@ -127,7 +131,7 @@ class TorchBackend:
     def resume_training(self, model: TorchModel, path: Path) -> TorchModel:
         """The same from the folder that it was saved to."""
         trained = saving.restore(self, path, _workshop(model).root)
-        workshop = resumed(_workshop(model), trained.native)
+        workshop = resumed(_workshop(model), trained.native, trained.rounding or {})
         return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
 
     def rank(

@@ -73,17 +73,33 @@ def quiet() -> None:
 def _worst_case(kernel: str, family: str) -> float:
     """The largest activation and weight everywhere: how far is the sum from the exact one?"""
     rows, columns = 64, 16
-    truth = 255.0 * 127.0 * rows
-    shape = (columns, rows) if family == "linear" else (columns, rows, 1, 1)
-    weights = Weights(torch.full(shape, 127, dtype=torch.int8), torch.ones(1), None)
-    inlet, outlet = Affine(1.0, 0), Affine(truth / 255.0, 0)
     if family == "linear":
-        y = KERNELS[kernel].linear(weights, inlet, outlet)(torch.full((4, rows), 255.0))
-    else:
-        geometry = Geometry(2, (1, 1), (0, 0), (1, 1))
-        x = torch.full((1, rows, 4, 4), 255.0)
-        y = KERNELS[kernel].conv(weights, geometry, inlet, outlet)(x)
-    return float((y / truth - 1.0).abs().max())
+        return worst_case(kernel, (columns, rows), (4, rows))
+    point = Geometry(2, (1, 1), (0, 0), (1, 1))
+    return worst_case(kernel, (columns, rows, 1, 1), (1, rows, 4, 4), point)
+
+
+def worst_case(
+    kernel: str,
+    weight: tuple[int, ...],
+    shape: tuple[int, ...],
+    geometry: Geometry | None = None,
+    axis: int | None = None,
+) -> float:
+    """How far an executor's sums of the largest 8-bit values are from the exact ones (a share)."""
+    scale = torch.ones(1 if axis is None else weight[axis])
+    weights = Weights(torch.full(weight, 127, dtype=torch.int8), scale, axis)
+    x, inlet = torch.full(shape, 255.0), Affine(1.0, 0)
+
+    def run(name: str, outlet: Affine) -> torch.Tensor:
+        if geometry is None:
+            return KERNELS[name].linear(weights, inlet, outlet)(x)
+        return KERNELS[name].conv(weights, geometry, inlet, outlet)(x)
+
+    truth = run("reference", Affine(255.0 * 127.0 * weights.values.numel() / 255.0, 0))
+    outlet = Affine(float(truth.max()) / 255.0, 0)
+    truth = run("reference", outlet)
+    return float((run(kernel, outlet) - truth).abs().max() / truth.max())
 
 
 def choices(spec: OpSpec, approach: Approach, target: Target) -> tuple[OpConfig, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kernels import Affine, candidates
+from lpot.backends.torch.kernels.choose import choose_dynamic
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.lower import Lowering
 from lpot.backends.torch.modules import (
@@ -25,14 +26,12 @@ from lpot.backends.torch.modules.dense import Settings
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.find_chains import Chain
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
-from lpot.backends.torch.ranges import Noted, Ranges, span_affine
+from lpot.backends.torch.ranges import NO_KERNEL, Noted, Ranges, span_affine
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import CalibrationError, UnsupportedOp, did_you_mean
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
 logger = logging.getLogger(__name__)
-
-NEVER_RAN = "it never ran during calibration: it stays FP32"
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,22 +134,29 @@ class _Builder:
         if family == "embedding":
             return Settings("plain")
         reduced = config.activation.bits == 7
-        if family in ("recurrent", "attention"):
+        if family == "recurrent":
             return Settings(self._kernel(site), reduced=reduced)
+        if family == "attention":
+            kernel = self._dynamic_kernel(site)
+            return None if kernel is None else Settings(kernel, reduced=reduced)
         chain = self.chains.get(site.name)
         relu = site.relu or (chain is not None and chain.relu)
         divided = site.name in self.divided
         if config.mode == "dynamic":
             if family == "conv":
                 raise UnsupportedOp(site.name, "convolutions have no dynamic kernel: use static")
-            return Settings(self._kernel(site), None, None, site.relu, reduced, divided)
+            kernel = self._dynamic_kernel(site)
+            if kernel is None:
+                return None
+            return Settings(kernel, None, None, site.relu, reduced, divided)
         if self.ranges is None:
             raise CalibrationError(
                 f"op {site.name!r} is to be static, which needs calibration data; "
                 "a dynamic recipe needs none"
             )
-        if not self.ranges.has_run(site.name):
-            self.skipped[site.key] = NEVER_RAN
+        reason = self.ranges.why_not(site.name)
+        if reason:
+            self.skipped[site.key] = reason
             return None
         return Settings(
             self._kernel(site),
@@ -169,7 +175,7 @@ class _Builder:
 
     def _kernel(self, site: Site) -> str:
         """The one asked for where it exists here, else the one wanted most."""
-        family: str = "linear" if site.spec.family == "attention" else site.spec.family
+        family: str = site.spec.family
         if isinstance(site.module, nn.modules.conv._ConvTransposeNd):
             family = "transposed"
         here = candidates(family)
@@ -177,6 +183,13 @@ class _Builder:
         if asked is not None and asked not in here:
             logger.warning("op %r wants %s, which is not here: %s", site.name, asked, here[0])
         return asked if asked in here else here[0]
+
+    def _dynamic_kernel(self, site: Site) -> str | None:
+        asked = self.ranges.dynamic_kernel(site) if self.ranges is not None else None
+        found = asked or choose_dynamic(site)
+        if found is None:
+            self.skipped[site.key] = NO_KERNEL
+        return found
 
     def _make(
         self, site: Site, weight: TensorConfig, norm: str | None, settings: Settings

@@ -65,6 +65,7 @@ def describe(model: TorchModel) -> Described:
         "parts": model.captured,
         "folded": sorted(model.folded),
         "aliases": aliases,
+        "rounding": model.rounding,
     }
     return Described(tensors, facts)
 
@@ -102,7 +103,8 @@ def rebuild(
     _fill(workshop.root, tensors, facts, where)
     workshop.accept_changes()
     if recipe is None:
-        return TorchModel(backend, workshop.fresh(), origin=workshop)
+        rounding = facts.get("rounding")
+        return TorchModel(backend, workshop.fresh(), origin=workshop, rounding=rounding)
     trial = build(workshop, recipe, ranges)
     return TorchModel(
         backend,
@@ -181,7 +183,7 @@ class Stored:
         self.ops: dict[str, dict[str, Any]] = facts["ops"]
         self._parts: dict[str, dict[str, Any]] = facts["parts"]
         self.trusted = frozenset(self._parts)
-        self._skipped = frozenset(facts["skipped"])
+        self._skipped: Mapping[str, str] = facts["skipped"]
         self.divided = frozenset(op for op, item in self.ops.items() if item.get("divided"))
         known = {captured.name: captured.digest for captured in workshop.captures}
         for name, part in self._parts.items():
@@ -191,8 +193,8 @@ class Stored:
                     "restore it with the code it was tuned with"
                 )
 
-    def has_run(self, op: str) -> bool:
-        return op not in self._skipped
+    def why_not(self, op: str) -> str:
+        return self._skipped.get(op, "")
 
     def inlet(self, op: str, config: TensorConfig) -> Affine:
         raw = self.ops[op]["inlet"]
@@ -207,6 +209,9 @@ class Stored:
 
     def kernel(self, op: str) -> str | None:
         return self.ops[op].get("kernel")
+
+    def dynamic_kernel(self, site: Site) -> str | None:
+        return self.kernel(site.name)
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
         """None to be found: the weights and norms in the file are smoothed already."""

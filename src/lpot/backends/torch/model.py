@@ -46,6 +46,7 @@ class TorchModel(Model):
         folded: tuple[str, ...] = (),
         origin: Workshop | None = None,
         probe: Inputs | None = None,
+        rounding: Mapping[str, Any] | None = None,
     ) -> None:
         self.backend = backend
         self.workshop = workshop
@@ -55,6 +56,8 @@ class TorchModel(Model):
         self.folded = folded  # batch norms that went into their convolutions
         self.origin = origin  # the workshop it was built in
         self.probe = probe  # one batch of inputs, to verify what is saved
+        # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.
+        self.rounding = rounding
         self._native = native
         self._names = names
 

@@ -10,6 +10,8 @@ from torch import fx
 
 from lpot.backends.torch.channels import pairs, seen_channels
 from lpot.backends.torch.kernels import Affine
+from lpot.backends.torch.kernels.choose import choose_dynamic
+from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
@@ -20,6 +22,10 @@ from lpot.core.smooth import EACH
 
 if TYPE_CHECKING:
     from lpot.backends.torch.workshop import Workshop
+
+NEVER_RAN = "it never ran during calibration: it stays FP32"
+NO_KERNEL = "no INT8 kernel of this torch computes it rightly at its shape: it stays FP32"
+NO_KERNEL_HERE = "none"  # among the executors that were chosen
 
 FACTOR = "factor/"  # what an op's channels were divided by, among an observation's extras
 
@@ -46,7 +52,9 @@ class Ranges(Protocol):
     trusted: frozenset[str]
     divided: frozenset[str]
 
-    def has_run(self, op: str) -> bool: ...
+    def why_not(self, op: str) -> str:
+        """Why an op can't be static INT8; empty where it can."""
+        ...
 
     def inlet(self, op: str, config: TensorConfig) -> Affine: ...
 
@@ -58,6 +66,10 @@ class Ranges(Protocol):
 
     def kernel(self, op: str) -> str | None:
         """The executor this op must have, None for the one wanted most."""
+        ...
+
+    def dynamic_kernel(self, site: Site) -> str | None:
+        """The same for an op that takes its range from each batch."""
         ...
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
@@ -89,8 +101,10 @@ class Observed:
             for op, text in pairs(extra.get("shapes", ())).items()
         }
 
-    def has_run(self, op: str) -> bool:
-        return inlet_name(op) in self._stats
+    def why_not(self, op: str) -> str:
+        if inlet_name(op) not in self._stats:
+            return NEVER_RAN
+        return NO_KERNEL if self._kernels.get(op) == NO_KERNEL_HERE else ""
 
     def inlet(self, op: str, config: TensorConfig) -> Affine:
         return self.affine(inlet_name(op), config)
@@ -112,6 +126,9 @@ class Observed:
 
     def kernel(self, op: str) -> str | None:
         return self._kernels.get(op)
+
+    def dynamic_kernel(self, site: Site) -> str | None:
+        return choose_dynamic(site, self.shapes.get(site.name))
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
         if EACH not in recipe.repairs:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import inspect as python_inspect
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
-from lpot.backends.torch.kinds import is_hf_conv1d
+from lpot.backends.torch.kinds import Site, is_hf_conv1d
 from lpot.backends.torch.model import state
-from lpot.backends.torch.modules.rounded import Rounded, make_plain, make_rounded
+from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_plain, make_rounded
 from lpot.backends.torch.observe import nbytes, own
 from lpot.backends.torch.ranges import inlet_name
 from lpot.backends.torch.workshop import Workshop
@@ -30,6 +31,7 @@ class Trainee:
 
     native: nn.Module
     samples: int
+    rounding: Mapping[str, Rounding] = field(default_factory=dict)  # of each op that rounds
     seen: list[Inputs] = field(default_factory=list)
     runs: int = 0
     _kept: int = 0
@@ -66,27 +68,28 @@ def prepare_training(
     the same integers.
     """
     root = copy.deepcopy(workshop.root)
+    rounding: dict[str, Rounding] = {}
     for key, config in recipe.ops.items():
         site = workshop.sites.get(key.name)
         if site is None or config.is_float or site.spec.family not in ("linear", "conv"):
             continue
-        path = key.name if site.module is workshop.names[key.name] else f"{key.name}.0"
+        path = workshop.weighted(key.name)
         inner = root.get_submodule(path)
         if isinstance(inner, Rounded):  # reached by two names
             continue
-        axis = site.spec.axis if not is_hf_conv1d(site.module) else 1
-        per_channel = config.weight is not None and config.weight.granularity != "per_tensor"
-        weight_bits = config.weight.bits if config.weight is not None else None
-        make_rounded(
-            inner,
-            axis if per_channel else None,
-            config.activation.bits or 8,
-            weight_bits or 8,
-            _span(key.name, config, observations),
-        )
-    trainee = Trainee(root.train(), samples)
+        rounding[path] = _rounding(site, config)
+        make_rounded(inner, rounding[path], _span(key.name, config, observations))
+    trainee = Trainee(root.train(), samples, rounding)
     root.register_forward_pre_hook(trainee.watch, with_kwargs=True)
     return trainee
+
+
+def _rounding(site: Site, config: OpConfig) -> Rounding:
+    weight = config.weight
+    axis = site.spec.axis if not is_hf_conv1d(site.module) else 1
+    per_channel = weight is not None and weight.granularity != "per_tensor"
+    weight_bits = weight.bits if weight is not None else None
+    return Rounding(axis if per_channel else None, config.activation.bits or 8, weight_bits or 8)
 
 
 def _span(
@@ -108,7 +111,7 @@ def finish_training(workshop: Workshop, trainee: Trainee, returned: Any) -> Work
     for module in root.modules():
         if isinstance(module, Rounded):
             make_plain(module)
-    return Workshop(root.cpu().float().eval(), equalizes=False)
+    return Workshop(root.cpu().float().eval(), rounding=trainee.rounding)
 
 
 def _unhook(root: nn.Module) -> None:
@@ -141,8 +144,13 @@ def _check(workshop: Workshop, trained: nn.Module, trainee: Trainee) -> None:
             )
     # Averages of batch norms move by running alone: weights tell whether something was learnt.
     after = dict(trained.named_parameters())
+    cut = {
+        f"{name}.weight" if name else "weight"
+        for name, module in trained.named_modules()
+        if isinstance(module, Rounded) and module.is_untrained
+    }
     if all(
-        torch.equal(tensor, after[name].cpu().float())
+        name in cut or torch.equal(tensor, after[name].cpu().float())
         for name, tensor in workshop.root.named_parameters()
     ):
         raise TrainingError(_untouched(trainee))
@@ -161,8 +169,8 @@ def _untouched(trainee: Trainee) -> str:
     )
 
 
-def resumed(workshop: Workshop, module: nn.Module) -> Workshop:
-    """A workshop for weights trained in an earlier run."""
+def resumed(workshop: Workshop, module: nn.Module, rounding: Mapping[str, Any]) -> Workshop:
+    """A workshop for weights trained in an earlier run, which rounded so."""
     if list(dict(module.named_modules())) != list(workshop.names):
         raise TrainingError("the weights kept from an earlier training are of another model")
-    return Workshop(module, equalizes=False)
+    return Workshop(module, rounding={op: Rounding(*item) for op, item in rounding.items()})

@@ -14,6 +14,7 @@ from torch import fx, nn
 from lpot.backends.torch.channels import NORMS, Channels
 from lpot.backends.torch.data import describe, tensors
 from lpot.backends.torch.kernels.choose import choose
+from lpot.backends.torch.modules.rounded import make_rounded
 from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.equalize_channels import Factors
@@ -21,7 +22,7 @@ from lpot.backends.torch.passes.find_chains import swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
 from lpot.backends.torch.program import Action, Program, assemble, float_action
-from lpot.backends.torch.ranges import FACTOR, inlet_name, outlet_name, point_name
+from lpot.backends.torch.ranges import FACTOR, NO_KERNEL_HERE, inlet_name, outlet_name, point_name
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
@@ -54,6 +55,8 @@ class Watch:
         self._root = workshop.fresh()
         release_fastpath(self._root, workshop.encoders, workshop.names)
         self._modules = dict(self._root.named_modules())
+        for name, rounding in (workshop.rounding or {}).items():
+            make_rounded(self._modules[name], rounding, widens=True)
         self._norms = NormWatch(find_norms(self._modules))
         self._confirmed: dict[str, str] = {}
         for name in workshop.sites:
@@ -104,7 +107,8 @@ class Watch:
         for name, shape in self._shapes.items():
             if name not in self._kernels:
                 inside = self._workshop.home.get(name) in trusted
-                self._kernels[name] = choose(self._workshop.sites[name], shape, inside)
+                found = choose(self._workshop.sites[name], shape, inside)
+                self._kernels[name] = found or NO_KERNEL_HERE
         return Observations(
             seen,
             {name: stats.copy() for name, stats in self._stats.items()},

@@ -14,6 +14,7 @@ from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.kinds import Site, find
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.recurrent import weight_names
+from lpot.backends.torch.modules.rounded import Rounding
 from lpot.backends.torch.passes.capture_graph import Capture, capture
 from lpot.backends.torch.passes.equalize_channels import (
     Factors,
@@ -34,18 +35,19 @@ class Workshop:
     """Holds a private FP32 copy of the user's module; trials are copies that share its tensors.
 
     `given` holds the user's own parameters by name: weights that an eval_func changed in place
-    are put back from there. Weights that were trained with rounding stay as they are: evening
-    out their channels (`equalizes`) would undo what they learnt.
+    are put back from there. `rounding` tells how weights were rounded in training: they stay as
+    they are, for evening out their channels would undo what they learnt, and their activations
+    are watched with that rounding in, for only then they are what INT8 will see.
     """
 
     def __init__(
         self,
         pristine: nn.Module,
         given: Mapping[str, torch.Tensor] | None = None,
-        equalizes: bool = True,
+        rounding: Mapping[str, Rounding] | None = None,
     ) -> None:
         self.root = pristine
-        self.equalizes = equalizes
+        self.rounding = rounding
         self.sites, self.others = find(pristine)
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
         self._given = given
@@ -62,6 +64,15 @@ class Workshop:
     def names(self) -> Mapping[str, nn.Module]:
         """Every module of the pristine model by name."""
         return dict(self.root.named_modules())
+
+    @property
+    def equalizes(self) -> bool:
+        """May channels be evened out?"""
+        return self.rounding is None
+
+    def weighted(self, op: str) -> str:
+        """The name of the module that holds an op's weight: it may be fused by hand."""
+        return op if self.sites[op].module is self.names[op] else f"{op}.0"
 
     @cached_property
     def encoders(self) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Which executor is the fastest for an op at a shape: a short race, once per shape and process."""
+"""Which executor serves an op: of those that agree with the reference, the fastest in a short race.
+
+Both are found out once per shape and process.
+"""
 
 from __future__ import annotations
 
@@ -10,78 +13,89 @@ from typing import Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Kernel, Run, candidates
+from lpot.backends.torch.kernels import KERNELS, Affine, Run
+from lpot.backends.torch.kernels.agree import Call, agrees, draw, runner
+from lpot.backends.torch.kernels.geometry import geometry_of
 from lpot.backends.torch.kinds import Site
-from lpot.backends.torch.weights import Weights
 
 logger = logging.getLogger(__name__)
 
 # The one wanted most stays unless another is clearly faster: noise must not decide.
 ADVANTAGE = 0.85
 ROUNDS = 5
+DYNAMIC = ("fbgemm", "onednn")
+ROWS = 8  # of a linear's input where no batch was seen
 _INLET, _OUTLET = Affine(0.05, 128), Affine(0.1, 128)
 
 
-def choose(site: Site, shape: tuple[int, ...], inside: bool = False) -> str:
-    """The executor for a static op whose input has this shape.
+def choose(site: Site, shape: tuple[int, ...], inside: bool = False) -> str | None:
+    """The executor for a static op whose input has this shape; None where none is right.
 
     `inside` a captured part values mostly come and go as uint8; elsewhere as floats.
     """
     module: Any = site.module
     if site.spec.family == "linear":
         # oneDNN's rounds once for all that read a tensor, which a race of one op can't see.
-        names = [name for name in ("onednn_float", "fbgemm") if name in candidates("linear")]
-        weight = tuple(module.weight.shape)
-        if weight[-1] != shape[-1]:  # GPT-2's Conv1D
-            weight = weight[::-1]
-        return _fastest(tuple(names), None, weight, shape, False)
-    if isinstance(module, nn.modules.conv._ConvTransposeNd):
-        return candidates("transposed")[0]
-    names = [name for name in candidates("conv") if name != "reference"]
-    geometry = _geometry(module, shape)
-    return _fastest(tuple(names[:2]), geometry, tuple(module.weight.shape), shape, inside)
+        return _fastest(("onednn_float", "fbgemm"), Call(_linear_weight(module, shape), shape))
+    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
+    axis = None if transposed else 0  # no kernel has a scale per channel of those
+    geometry, before = geometry_of(module)
+    padded = _padded(shape, before or [])
+    call = Call(tuple(module.weight.shape), padded, geometry, inside, axis=axis)
+    return _fastest(("fbgemm",) if transposed else ("onednn_float", "fbgemm"), call)
 
 
-def _geometry(module: Any, shape: tuple[int, ...]) -> Geometry:
-    dims = len(module.kernel_size)
-    padding = (0,) * dims if isinstance(module.padding, str) else tuple(module.padding)
-    return Geometry(dims, tuple(module.stride), padding, tuple(module.dilation), module.groups)
+def choose_dynamic(site: Site, shape: tuple[int, ...] | None = None) -> str | None:
+    """The executor for products whose range is taken from each batch; None where none is right."""
+    module: Any = site.module
+    if site.spec.family == "attention":
+        weight = tuple(module.in_proj_weight.shape)
+    else:
+        weight = _linear_weight(module, shape or (module.weight.shape[1 - site.spec.axis],))
+    if shape is not None:
+        return _fastest(DYNAMIC, Call(weight, shape, dynamic=True))
+    call = Call(weight, (ROWS, weight[-1]), dynamic=True)
+    return next((name for name in _here(DYNAMIC) if agrees(name, call)), None)
+
+
+def _here(names: tuple[str, ...]) -> list[str]:
+    """Those of the executors that this torch has; the reference has every one."""
+    return [name for name in names if KERNELS[name].available()] or ["reference"]
+
+
+def _linear_weight(module: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Outputs first: GPT-2's Conv1D has it the other way round."""
+    weight = tuple(module.weight.shape)
+    return weight if weight[-1] == shape[-1] else weight[::-1]
+
+
+def _padded(shape: tuple[int, ...], before: list[int]) -> tuple[int, ...]:
+    """A shape after padding, which is given from the last dimension on, two numbers for each."""
+    more = [sum(before[i : i + 2]) for i in range(0, len(before), 2)]
+    whole = [*([0] * (len(shape) - len(more))), *reversed(more)]
+    return tuple(size + extra for size, extra in zip(shape, whole, strict=True))
 
 
 @cache
-def _fastest(
-    names: tuple[str, ...],
-    geometry: Geometry | None,
-    weight: tuple[int, ...],
-    shape: tuple[int, ...],
-    inside: bool,
-) -> str:
-    if len(names) < 2 or 0 in shape:
-        return names[0] if names else "reference"
-    values = torch.ones(weight, dtype=torch.int8)
-    weights = Weights(values, torch.full((weight[0],), 0.01), 0, torch.zeros(weight[0]))
-    x = torch.rand(shape)
-    if geometry is not None and x.dim() == geometry.dims + 1:
-        x = x.unsqueeze(0)
-    if inside:
+def _fastest(wanted: tuple[str, ...], call: Call) -> str | None:
+    names = [name for name in _here(wanted) if agrees(name, call)]
+    if len(names) < 2 or 0 in call.shape:
+        return names[0] if names else None
+    call = call.batched
+    weights, x = draw(call), torch.rand(call.shape)
+    if call.inside:
         x = torch.quantize_per_tensor(x, _INLET.scale, _INLET.zero_point, torch.quint8)
-    runs = {name: _runner(KERNELS[name], weights, geometry, inside) for name in names}
+    runs = {name: runner(KERNELS[name], call, weights, _INLET, _OUTLET) for name in names}
     best = {name: float("inf") for name in names}
     for _ in range(ROUNDS):
         for name, run in runs.items():
             run(x)  # threads and caches belong to this one now
             best[name] = min(best[name], _seconds(run, x))
-    wanted, fastest = names[0], min(best, key=lambda name: best[name])
-    chosen = fastest if best[fastest] < ADVANTAGE * best[wanted] else wanted
+    first, fastest = names[0], min(best, key=lambda name: best[name])
+    chosen = fastest if best[fastest] < ADVANTAGE * best[first] else first
     told = {name: f"{1000 * seconds:.3f} ms" for name, seconds in best.items()}
-    logger.debug("%s for weight %s and input %s (%s)", chosen, weight, shape, told)
+    logger.debug("%s for %s (%s)", chosen, call, told)
     return chosen
-
-
-def _runner(kernel: Kernel, weights: Weights, geometry: Geometry | None, emit: bool) -> Run:
-    if geometry is None:
-        return kernel.linear(weights, _INLET, None)
-    return kernel.conv(weights, geometry, _INLET, _OUTLET, emit=emit)
 
 
 def _seconds(run: Run, x: torch.Tensor) -> float:

@@ -108,6 +108,8 @@ class EngineKernel:
         relu: bool = False,
         emit: bool = False,
     ) -> Run:
+        if _is_tiled(weights, geometry):
+            return self._tiled(weights, geometry, inlet, outlet, relu, emit)
         packed = self.pack_conv(weights, geometry)
         name = f"conv_transpose{geometry.dims}d" if geometry.transposed else f"conv{geometry.dims}d"
         fused = relu and not geometry.transposed
@@ -116,6 +118,26 @@ class EngineKernel:
         if relu and not fused:
             return lambda x: torch.relu(run(x))
         return run
+
+    def _tiled(
+        self,
+        weights: Weights,
+        geometry: Geometry,
+        inlet: Affine,
+        outlet: Affine,
+        relu: bool,
+        emit: bool,
+    ) -> Run:
+        """A transposed convolution whose patches don't overlap, the usual one of a U-Net: each
+        pixel makes a tile of its own, so it is a 1x1 convolution with the tiles laid out after.
+        (fbgemm's own is wrong for 2x2 without padding.)"""
+        key = ("tiles", geometry)
+        if key not in weights.packs:
+            weights.packs[key] = _tiles(weights)
+        point = Geometry(2, (1, 1), (0, 0), (1, 1))
+        run = self.conv(weights.packs[key], point, inlet, outlet, relu, emit)
+        size = geometry.stride[0]
+        return lambda x: torch.nn.functional.pixel_shuffle(run(x), size)
 
     def pack_linear(self, weights: Weights, use: str) -> Any:
         """oneDNN fails when one pack serves static and dynamic calls: each use has its own."""
@@ -164,6 +186,27 @@ def _between(
         return y if emit else y.dequantize()
 
     return run
+
+
+def _is_tiled(weights: Weights, geometry: Geometry) -> bool:
+    size = geometry.stride[0]
+    return (
+        geometry.transposed
+        and geometry.dims == 2
+        and geometry.groups == 1
+        and weights.axis is None
+        and tuple(weights.values.shape[2:]) == geometry.stride == (size, size)
+        and not any((*geometry.padding, *geometry.output_padding))
+        and geometry.dilation == (1, 1)
+    )
+
+
+def _tiles(weights: Weights) -> Weights:
+    """One output channel for each place in a tile."""
+    places = weights.values.shape[2] * weights.values.shape[3]
+    values = weights.values.permute(1, 2, 3, 0).reshape(-1, weights.values.shape[0], 1, 1)
+    bias = None if weights.bias is None else weights.bias.repeat_interleave(places)
+    return Weights(values.contiguous(), weights.scale, None, bias)
 
 
 def _pack_conv(weights: Weights, geometry: Geometry) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -10,6 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
+from lpot.backends.torch.kernels.agree import Call, agrees
+from lpot.backends.torch.kernels.geometry import geometry_of
 from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.kinds import is_hf_conv1d
 from lpot.backends.torch.modules.base import LowModule, as_inlet
@@ -111,7 +113,7 @@ class LowConv(LowModule):
     def __init__(self, original: nn.Module, weights: Weights, settings: Settings) -> None:
         super().__init__(original, {"weight": weights})
         self.settings = settings
-        self.geometry, self._pad = _geometry(original)
+        self.geometry, self._pad = geometry_of(original)
         self._mode = original.padding_mode if original.padding_mode != "zeros" else "constant"
         self._run: Run | None = None
 
@@ -134,11 +136,13 @@ class LowConv(LowModule):
         """Is there padding that the kernel can't do?"""
         return self._pad is not None
 
-    def _kernel(self, geometry: Geometry, outlet: Affine | None = None) -> Run:
+    def _kernel(
+        self, geometry: Geometry, outlet: Affine | None = None, kernel: str | None = None
+    ) -> Run:
         settings = self.settings
         assert settings.inlet is not None and settings.outlet is not None
         emit = outlet is not None
-        return KERNELS[settings.kernel].conv(
+        return KERNELS[kernel or settings.kernel].conv(
             self.parts["weight"],
             geometry,
             settings.inlet,
@@ -170,31 +174,11 @@ class LowConv(LowModule):
             geometry.dims,
             list(geometry.dilation),
         )
-        shape = {**vars(geometry), "output_padding": tuple(padding)}
-        return self._kernel(Geometry(**shape))
+        sized = replace(geometry, output_padding=tuple(padding))
+        weights = self.parts["weight"]
+        call = Call(tuple(weights.values.shape), tuple(x.shape), sized, axis=weights.axis)
+        right = agrees(self.settings.kernel, call)
+        return self._kernel(sized, kernel=self.settings.kernel if right else "reference")
 
     def facts(self) -> dict[str, Any]:
         return self.settings.to_json()
-
-
-def _geometry(module: Any) -> tuple[Geometry, list[int] | None]:
-    """The kernel's parameters, and the padding to do beforehand where the kernel can't."""
-    transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
-    dims = len(module.kernel_size)
-    before: list[int] | None = None
-    padding = module.padding
-    if module.padding_mode != "zeros" or isinstance(padding, str):
-        before = list(module._reversed_padding_repeated_twice)
-        padding = (0,) * dims
-        if module.padding_mode == "zeros" and before[::2] == before[1::2]:
-            padding, before = tuple(before[::-2]), None
-    geometry = Geometry(
-        dims,
-        tuple(module.stride),
-        tuple(padding),
-        tuple(module.dilation),
-        module.groups,
-        transposed,
-        tuple(module.output_padding) if transposed else (),
-    )
-    return geometry, before if before is not None and any(before) else None

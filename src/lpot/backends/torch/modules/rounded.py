@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import torch
 from torch import nn
 
+from lpot.backends.torch.modules.clip import clipped, input_energy
+
 MOMENTUM = 0.05  # how fast the input's range follows the batches
 SMALLEST = 2.0**-60  # no step is zero
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How an op rounds: along which axis of its weight, and to how many bits."""
+
+    axis: int | None
+    bits: int = 8
+    weight_bits: int = 8
 
 
 class Rounded:
@@ -17,10 +29,15 @@ class Rounded:
 
     Gradients go straight through. The module keeps its class, attributes and state dict, so that
     training code which looks at them goes on working. The input's range follows the batches in
-    train mode and stands still in eval mode.
+    train mode and stands still in eval mode; the first batch tells where weights are best cut (by
+    MSE) before training. Where the model is only watched (`_widens`) the range takes in all that
+    comes.
     """
 
     _axis: int | None
+    _widens: bool
+    _fresh: bool  # no batch was trained with yet
+    _cut: int | None  # the weight's version after it was cut
     _input_levels: int
     _weight_levels: int
     low: torch.Tensor
@@ -29,7 +46,9 @@ class Rounded:
     weight: Any
 
     def forward(self, input: torch.Tensor, *args: Any) -> torch.Tensor:
-        if self.training:
+        if self._widens:
+            self._widen(input.detach())
+        elif self.training:
             self._follow(input.detach())
         # An instance's own attribute hides the parameter of that name while the class computes.
         self.__dict__["weight"] = self._rounded_weight()
@@ -43,12 +62,27 @@ class Rounded:
 
     def _follow(self, x: torch.Tensor) -> None:
         low, high = torch.aminmax(x)
-        if float(self.low) == float(self.high) == 0.0:
-            self.low.copy_(low.clamp(max=0.0))
-            self.high.copy_(high.clamp(min=0.0))
-            return
-        self.low.lerp_(low.clamp(max=0.0), MOMENTUM)
-        self.high.lerp_(high.clamp(min=0.0), MOMENTUM)
+        low, high = low.clamp(max=0.0), high.clamp(min=0.0)
+        share = 1.0 if float(self.low) == float(self.high) == 0.0 else MOMENTUM
+        self.low.lerp_(low, share)
+        self.high.lerp_(high, share)
+        if self._fresh and self.weight.requires_grad:
+            energy = input_energy(self, self._rounded_input(x))
+            with torch.no_grad():
+                self.weight.copy_(clipped(self.weight, self._axis, self._weight_levels, energy))
+            self._cut = self.weight._version
+        self._fresh = False
+
+    @property
+    def is_untrained(self) -> bool:
+        """Has nobody changed the weight since it was cut?"""
+        return self._cut is not None and self._cut == self.weight._version
+
+    def _widen(self, x: torch.Tensor) -> None:
+        if x.numel():
+            low, high = torch.aminmax(x)
+            self.low.copy_(torch.minimum(self.low, low))
+            self.high.copy_(torch.maximum(self.high, high))
 
     def _rounded_input(self, x: torch.Tensor) -> torch.Tensor:
         scale = ((self.high - self.low) / self._input_levels).clamp(min=SMALLEST)
@@ -70,17 +104,17 @@ class Rounded:
 
 def make_rounded(
     module: nn.Module,
-    axis: int | None,
-    bits: int = 8,
-    weight_bits: int = 8,
+    rounding: Rounding,
     span: tuple[float, float] | None = None,
+    widens: bool = False,
 ) -> None:
     """Change the module's class in place; `make_plain` is the way back."""
     low, high = span or (0.0, 0.0)
     module.__class__ = _class(type(module))
-    module._axis = axis
-    module._input_levels = (1 << bits) - 1
-    module._weight_levels = (1 << (weight_bits - 1)) - 1
+    module._axis, module._widens = rounding.axis, widens
+    module._fresh, module._cut = True, None
+    module._input_levels = (1 << rounding.bits) - 1
+    module._weight_levels = (1 << (rounding.weight_bits - 1)) - 1
     module.register_buffer("low", torch.tensor(float(low)), persistent=False)
     module.register_buffer("high", torch.tensor(float(high)), persistent=False)
 
@@ -90,7 +124,7 @@ def make_plain(module: nn.Module) -> None:
     for name in ("low", "high"):
         delattr(module, name)
         module._non_persistent_buffers_set.discard(name)
-    for name in ("_axis", "_input_levels", "_weight_levels"):
+    for name in ("_axis", "_widens", "_fresh", "_cut", "_input_levels", "_weight_levels"):
         del module.__dict__[name]
 
 
