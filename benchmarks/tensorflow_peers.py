@@ -15,6 +15,7 @@ from models import CACHE
 from tensorflow_nets import TfNet, frozen
 
 from lpot.core.batch import InputSpec
+from lpot.core.errors import BackendUnavailable
 from lpot.core.space import restrict
 
 logger = logging.getLogger(__name__)
@@ -73,8 +74,17 @@ def made_by_us(net: TfNet) -> dict[str, Any]:
         "first": model.input_tensor_names[0],
         "last": model.output_tensor_names[0],
         "ours": backend.save(built, CACHE / f"{net.name}.ours.pb"),
-        "onnx": built.export_onnx(CACHE / f"{net.name}.ours.onnx"),
+        "onnx": _exported(built, CACHE / f"{net.name}.ours.onnx"),
     }
+
+
+def _exported(built: Any, path: Path) -> Path | None:
+    """None where the packages for it are not at hand."""
+    try:
+        return Path(built.export_onnx(path))
+    except BackendUnavailable as error:
+        logger.info("%s", error)
+        return None
 
 
 def made_by_peer(net: TfNet, first: str, last: str) -> Path | None:
