@@ -63,7 +63,7 @@ def _is_verbose(args: Sequence[str] | None) -> bool:
 @click.version_option(VERSION, prog_name="lpot", message="%(prog)s %(version)s")
 @verbosity
 def cli(verbose: int, quiet: bool) -> None:
-    """From an FP32 model to the fastest low-precision one that holds your accuracy bar.
+    """From an FP32 model to the fastest low-precision one that meets your accuracy bar.
 
     Try `lpot demo`; then `lpot tune --help`.
     """

@@ -20,19 +20,19 @@ EPILOG = """\b
 Examples:
   lpot benchmark net.onnx net_int8.onnx
   lpot benchmark net.onnx net_int8.onnx --shape image=1,3,224,224 --threads 4
-  lpot benchmark net.onnx --layouts 1x2,2x1      two cores for one instance, or one for each of two
+  lpot benchmark net.onnx --layouts 1x2,2x1      one instance on two cores, or two on one each
   lpot benchmark net.onnx net_int8.onnx --profile
-  lpot benchmark deploy.yaml --mode accuracy     what a tuning left, by its own metric
+  lpot benchmark deploy.yaml --mode accuracy     a tuned model, with its own metric
   lpot benchmark net_int8.onnx --runtimes
 """
 
 
-@click.command(epilog=EPILOG, short_help="Measure models against the first one.")
+@click.command(epilog=EPILOG, short_help="Compare the speed of models.")
 @click.argument("models", nargs=-1, required=True, metavar="MODEL...")
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="Yaml whose `evaluation` section says how; flags win over it.",
+    help="Yaml whose `evaluation` section says how; options override it.",
 )
 @click.option(
     "--mode",
@@ -45,26 +45,32 @@ Examples:
     "shapes",
     multiple=True,
     metavar="NAME=N,N,…",
-    help="Sizes of an input, where the model leaves them open; repeat it.",
+    help="Shape of an input with dynamic dimensions; repeatable.",
 )
-@click.option("--batch-size", type=click.IntRange(min=1), help="Size of an open first dimension.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of one operator.")
-@click.option("--warmup", type=click.IntRange(min=0), help="Runs before the timed ones.")
-@click.option("--iteration", type=click.IntRange(min=1), help="Timed runs over all rounds.")
-@click.option("--rounds", type=click.IntRange(min=1), help="Turns each model gets.")
-@click.option("--seconds", type=float, help="Timed seconds of each model over all rounds.")
-@click.option("--instances", type=click.IntRange(min=1), help="Processes of each model.")
-@click.option("--cores-per-instance", type=click.IntRange(min=1), help="Pin each to so many.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Size of a dynamic first dimension.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads per operator.")
+@click.option("--warmup", type=click.IntRange(min=0), help="Warm-up runs before timing.")
+@click.option("--iteration", type=click.IntRange(min=1), help="Timed runs, over all rounds.")
+@click.option("--rounds", type=click.IntRange(min=1), help="Turns per model.")
+@click.option("--seconds", type=float, help="Seconds to time each model, over all rounds.")
+@click.option("--instances", type=click.IntRange(min=1), help="Processes per model.")
+@click.option(
+    "--cores-per-instance", type=click.IntRange(min=1), help="Pin each process to this many cores."
+)
 @click.option(
     "--layouts",
     metavar="NxC,NxC,…",
-    help="Compare ways to share the cores: N instances of C cores each.",
+    help="Compare ways to split the cores: N instances of C cores each.",
 )
-@click.option("--profile", is_flag=True, help="Time by op: FP32 first, low precision second.")
+@click.option(
+    "--profile",
+    is_flag=True,
+    help="Time per op: give the FP32 model first, then the low-precision one.",
+)
 @click.option(
     "--runtimes",
     is_flag=True,
-    help="Where to run it: its framework, ONNX Runtime and OpenVINO on the same recipe.",
+    help="Compare its framework, ONNX Runtime and OpenVINO on the same recipe.",
 )
 @command
 def benchmark(
@@ -79,11 +85,11 @@ def benchmark(
     runtimes: bool,
     **settings: Any,
 ) -> int:
-    """Measure models against the first one, interleaved, with threads set.
+    """Measure models in turns, each in its own process, and compare them with the first one.
 
     MODEL is a file, a tuning's workspace or its deploy.yaml (the tuned model with its settings), or
-    pkg.mod:factory that returns a callable and its InputSpecs. "No significant difference" is a
-    possible answer. The exit status is 2 when a model, or one instance of it, failed.
+    pkg.mod:factory, which returns a callable and its InputSpecs. "No significant difference" is a
+    possible result. The exit status is 2 if a model, or one of its instances, failed.
     """
     from lpot.cli.resolve import look_here, run_elsewhere
     from lpot.jobs.benchmark.order import Order
@@ -93,7 +99,7 @@ def benchmark(
         if (status := run_elsewhere(None, model)) is not None:
             return status
     if profile and runtimes:
-        raise ConfigError("given beside --profile: one at a time", "--runtimes")
+        raise ConfigError("cannot be combined with --profile", "--runtimes")
     order = Order.read(
         models,
         config=config,
@@ -114,7 +120,7 @@ def _performance(out: Output, order: Order) -> int:
     from lpot.report.table import benchmark_table
 
     with out.progress() as listener:
-        listener.phase("starting a process for each model")
+        listener.phase("starting one process per model")
         found = order.measure(_bar(listener))
     out.show(benchmark_table(found))
     status = OK if found.ok else WRONG_CALL
@@ -142,7 +148,7 @@ def _profile(out: Output, order: Order) -> int:
     from lpot.report.table import listing
 
     with out.progress() as listener:
-        listener.phase("starting a process for each model")
+        listener.phase("starting one process per model")
         found = order.profile(_bar(listener))
     out.show(listing(COLUMNS, found.table()))
     out.show(found.summary())
@@ -156,7 +162,7 @@ def _runtimes(out: Output, order: Order) -> int:
     from lpot.report.table import benchmark_table
 
     with out.progress() as listener:
-        listener.phase("writing the model for each runtime")
+        listener.phase("exporting the model to each runtime")
         found = order.runtimes(_bar(listener))
     out.show(benchmark_table(found.result))
     out.show(found.sentence)
@@ -176,7 +182,7 @@ def parse_shapes(texts: tuple[str, ...]) -> dict[str, list[int]] | None:
         words = re.split(r"[,x\s]+", sizes.strip())
         if not equals or not name or not all(word.isdigit() for word in words):
             raise ConfigError(
-                f"given {text!r}, expected NAME=N,N,… as image=1,3,224,224", "--shape"
+                f"given {text!r}, expected NAME=N,N,…, e.g. image=1,3,224,224", "--shape"
             )
         found[name] = [int(word) for word in words]
     return found or None

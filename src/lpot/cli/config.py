@@ -17,7 +17,7 @@ def schema() -> None:
 
 @click.command()
 def template() -> None:
-    """Print a yaml file with every key, its default and its meaning."""
+    """Print a yaml file with every key, its default and what it does."""
     from lpot.config.template import template as text
 
     click.echo(text(), nl=False)

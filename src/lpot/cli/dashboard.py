@@ -17,23 +17,23 @@ from lpot.cli.output import OK, Output, command
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="A free one when not given.",
+    help="A free port if omitted.",
     metavar="N",
 )
-@click.option("--open", "browse", is_flag=True, help="Open the browser, too.")
+@click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
 @command
 def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
-    """Serve the report of WORKSPACE on this machine alone, refreshed as trials land.
+    """Serve the report of WORKSPACE on this machine only, updated as trials finish.
 
-    The tuning is not disturbed: nothing is locked and nothing is written. The address holds a
-    token; without it nothing is shown. Ctrl-C ends it.
+    The tuning is not disturbed: nothing is locked or written. The address contains a token; without
+    it nothing is shown. Press Ctrl-C to stop.
     """
     from lpot.jobs.report.dashboard import serve
 
     server = serve(workspace, port)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)  # a tuning on the same cores comes first
-    out.show(f"watching {workspace} at {server.url}\nCtrl-C ends it")
+    out.show(f"watching {workspace} at {server.url}\npress Ctrl-C to stop")
     out.tell({"url": server.url, "workspace": str(workspace)})
     if browse:
         import webbrowser

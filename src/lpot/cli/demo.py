@@ -13,18 +13,19 @@ if TYPE_CHECKING:
     from lpot.core.result import Result
 
 STORY = (
-    "A small classifier of handwritten digits goes from FP32 to INT8. The bar: at most 1 % of its "
-    "accuracy may be lost.\nPlain INT8 will miss it; the search finds the fewest ops to give "
-    "back.\n"
+    "A small classifier of handwritten digits goes from FP32 to INT8. The bar: lose at most 1 % of "
+    "its accuracy.\nPlain INT8 misses it; the search finds the fewest ops to keep in FP32.\n"
 )
 
 
-@click.command(short_help="See a whole tuning in seconds.")
-@click.option("--workspace", type=click.Path(path_type=Path), help="Folder of history and results.")
-@click.option("--resume", is_flag=True, help="Go on from the last demo instead of a fresh one.")
+@click.command(short_help="Watch a complete tuning in seconds.")
+@click.option(
+    "--workspace", type=click.Path(path_type=Path), help="Folder for history and results."
+)
+@click.option("--resume", is_flag=True, help="Resume the last demo instead of starting a new one.")
 @command
 def demo(out: Output, workspace: Path | None, resume: bool) -> int:
-    """Tune a small digit classifier that comes with lpot: seconds, no download."""
+    """Tune a small digit classifier that ships with lpot: takes seconds, downloads nothing."""
     from lpot.jobs.demo import demo_folder, demo_request
     from lpot.jobs.tune.quantize import quantize
 

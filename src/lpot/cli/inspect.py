@@ -14,34 +14,41 @@ if TYPE_CHECKING:
     from lpot.core.space import Capability, OpInfo
 
 
-@click.command(short_help="List every op: what it can be, and why not more.")
+@click.command(short_help="List every op and the precisions it supports.")
 @click.argument("model", metavar="FILE|PKG.MOD:FACTORY")
-@click.option("--framework", help="Found out from the model when not given.")
+@click.option("--framework", help="Detected from the model if omitted.")
 @click.option(
     "--approach",
     type=click.Choice(["static", "dynamic", "auto"]),
-    help="What to inspect for.  [static, or what the framework's name says]",
+    help="Kind of quantization.  [static, or as the framework's name implies]",
 )
 @click.option(
     "--target",
     type=click.Choice(["this", "avx2", "vnni", "amx"]),
     default="this",
-    help="CPU it will run on.",
+    help="CPU the model will run on.",
 )
 @click.option("--tensors", is_flag=True, help="Compare FP32 and low precision, op by op.")
 @click.option(
     "--against",
     type=click.Path(path_type=Path),
     metavar="WORKSPACE|MODEL",
-    help="With --tensors: where the tuned model lies.",
-)
-@click.option("--calib", metavar="PKG.MOD:NAME", help="With --tensors: data; one batch is read.")
-@click.option("--op", "ops", multiple=True, help="With --tensors: this op alone; repeat it.")
-@click.option(
-    "--trial", type=click.IntRange(min=1), metavar="N", help="With --tensors: not the best one."
+    help="With --tensors: the workspace of the tuning, or the tuned model.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="With --tensors: write histograms as a page."
+    "--calib", metavar="PKG.MOD:NAME", help="With --tensors: data loader; one batch is used."
+)
+@click.option("--op", "ops", multiple=True, help="With --tensors: only this op; repeatable.")
+@click.option(
+    "--trial",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --tensors: trial N, not the best.",
+)
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path),
+    help="With --tensors: write an HTML page with histograms.",
 )
 @command
 def inspect(
@@ -53,10 +60,9 @@ def inspect(
     tensors: bool,
     **options: Any,
 ) -> int:
-    """List every op of a model: whether it can be low precision, and why not.
+    """List every op of a model: the precisions it supports, and why not more.
 
-    With --tensors: how far each op's output and weight are from FP32 after a tuning, the worst
-    first.
+    With --tensors: how far each op's output and weight are from FP32 after tuning, worst first.
     """
     from lpot.backends import detect, get_backend, implied_approach
     from lpot.cli.resolve import model_source, run_elsewhere
@@ -71,7 +77,7 @@ def inspect(
         return show_tensors(out, model, framework, **options)
     given = [name for name, value in options.items() if value]
     if given:
-        raise ConfigError("it goes with --tensors only", f"--{given[0].removesuffix('s')}")
+        raise ConfigError("can only be used with --tensors", f"--{given[0].removesuffix('s')}")
     with out.progress() as listener:
         listener.phase("loading the model")
         source = model_source(model)
@@ -80,9 +86,9 @@ def inspect(
         approach = approach or implied_approach(framework) or "static"
         capability = backend.inspect(loaded, approach, target)
     rows = [(i.key.name, i.key.kind, can_be(i), i.reason) for i in capability.ops.values()]
-    out.show(listing(("op", "kind", "can be", "why not"), rows))
+    out.show(listing(("op", "kind", "supports", "reason"), rows))
     low = len(capability.low())
-    out.show(f"{low} of {len(rows)} ops can be low precision ({approach}, target {target})")
+    out.show(f"{low} of {len(rows)} ops can run in low precision ({approach}, target {target})")
     for note in capability.notes:
         out.show(f"note: {note}")
     out.tell(_json(capability, backend.name, approach, target))
@@ -94,7 +100,7 @@ def can_be(info: OpInfo) -> str:
     if not info.can_be_low:
         return "fp32"
     if info.follower:
-        return "int8 beside int8"
+        return "int8 next to int8"
     modes = dict.fromkeys(
         f"{choice.mode} {choice.precision}" for choice in info.choices if not choice.is_float
     )

@@ -127,8 +127,8 @@ Command = Callable[..., int | None]
 
 def verbosity(function: Callable[..., Any]) -> Callable[..., Any]:
     """-v and -q, before or after the command's name."""
-    quiet = click.option("-q", "--quiet", is_flag=True, help="No progress; the verdict alone.")
-    verbose = click.option("-v", "--verbose", count=True, help="Say more; twice: everything.")
+    quiet = click.option("-q", "--quiet", is_flag=True, help="No progress, only the verdict.")
+    verbose = click.option("-v", "--verbose", count=True, help="More output; repeat for debug.")
     return verbose(quiet(function))
 
 
@@ -136,7 +136,7 @@ def command(function: Command) -> Callable[..., int]:
     """A command's body, given an Output: its errors become messages and exit statuses."""
 
     @verbosity
-    @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
+    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object to stdout.")
     @functools.wraps(function)
     def run(verbose: int, quiet: bool, as_json: bool, **options: Any) -> int:
         before = click.get_current_context().find_root().params
@@ -173,7 +173,7 @@ def _run(function: Command, output: Output, options: dict[str, Any]) -> int:
 def _fail(output: Output, error: BaseException, status: int) -> int:
     text = str(error)
     if status == INTERRUPTED:
-        text = "stopped at once. What was finished is kept: the same command goes on from there"
+        text = "stopped. Finished trials are kept: run the same command again to resume"
     output.errors.print(f"error: {text}", style="red", markup=False, soft_wrap=True)
     output.tell({"error": {"kind": type(error).__name__, "message": text}, "exit": status})
     return status

@@ -9,16 +9,20 @@ import click
 from lpot.cli.output import OK, Output, command
 
 
-@click.command(short_help="Build a trial of an earlier tuning again.")
+@click.command(short_help="Rebuild a trial of an earlier tuning.")
 @click.argument("model", metavar="MODEL")
 @click.argument("history", type=click.Path(path_type=Path))
 @click.argument("number", type=click.IntRange(min=1), metavar="N")
 @click.option(
-    "--output", "target", required=True, type=click.Path(path_type=Path), help="Where to write it."
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where to write the model.",
 )
 @command
 def recover(out: Output, model: str, history: Path, number: int, target: Path) -> int:
-    """Build trial N of an earlier tuning of MODEL again; no data and no evaluation are needed.
+    """Rebuild trial N of an earlier tuning of MODEL; no data or evaluation needed.
 
     HISTORY is a workspace or its history.jsonl.
     """
@@ -32,11 +36,11 @@ def recover(out: Output, model: str, history: Path, number: int, target: Path) -
     source = model_source(model)
     check_output(target, source)
     with out.progress() as listener:
-        listener.phase(f"building trial {number} again")
+        listener.phase(f"rebuilding trial {number}")
         built = rebuild(source, history, number)
         path = built.save(target)
     met = {True: "bar met", False: "bar missed", None: "not evaluated"}[built.met]
     floats = [] if built.recipe is None else [key.name for key in built.recipe.float_ops]
-    out.show(f"trial {number} ({met}) is written to {path}")
+    out.show(f"trial {number} ({met}) written to {path}")
     out.tell({"model": str(path), "trial": number, "met": built.met, "fp32_ops": floats})
     return OK

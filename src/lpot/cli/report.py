@@ -18,14 +18,16 @@ SHOWN = 15  # ops in the terminal; the page has all of them
 @click.command(short_help="Show the report of a tuning, or compare two.")
 @click.argument("workspace", type=click.Path(path_type=Path))
 @click.argument("other", type=click.Path(path_type=Path), required=False)
-@click.option("--output", "target", type=click.Path(path_type=Path), help="Write the page here.")
+@click.option(
+    "--output", "target", type=click.Path(path_type=Path), help="Write the HTML page here."
+)
 @command
 def report(out: Output, workspace: Path, other: Path | None, target: Path | None) -> int:
-    """Show the report of a tuning: verdict, trials, and the ops that hurt.
+    """Show the report of a tuning: verdict, trials, and the most sensitive ops.
 
-    WORKSPACE is the folder of the tuning; its report.html is the same for a browser. A tuning that
-    is under way, or was cut off, is shown as far as it got. With a second folder, OTHER, the two
-    runs are compared.
+    WORKSPACE is the folder of the tuning; its report.html shows the same in a browser. A tuning
+    that is still running, or was interrupted, is shown as far as it got. With a second folder,
+    OTHER, the two runs are compared.
     """
     from lpot.jobs.report.read import read_report
 
@@ -57,7 +59,7 @@ def _compare(
     if target is not None:
         write_page(target, versus_page(found, names))
     out.show(versus_summary(found, names, SHOWN))
-    out.show(f"page: {target}" if target else "a page of it: --output FILE.html")
+    out.show(f"page: {target}" if target else "for an HTML page, use --output FILE.html")
     out.tell({**found.to_json(), "paths": [str(place) for place in places]})
     return OK
 

@@ -71,8 +71,8 @@ def _import(name: str, option: str) -> Any:
             raise
         files = [path.stem for path in Path.cwd().glob("*.py")]
         raise ConfigError(
-            f"there is no module {missing.name!r} here in {Path.cwd()} nor among the installed "
-            f"ones{did_you_mean(name, files)}",
+            f"no module {missing.name!r} in {Path.cwd()} or among the installed "
+            f"packages{did_you_mean(name, files)}",
             option,
         ) from None
 
@@ -99,7 +99,7 @@ def model_source(text: str) -> Any:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
         near = did_you_mean(Path(text).name, names)
         raise ConfigError(
-            f"{text!r} does not exist{near or '; give a file, or pkg.mod:factory'}", "--model"
+            f"{text!r} does not exist{near or '; give a file or pkg.mod:factory'}", "--model"
         )
     found = resolve(text, "--model")
     if not callable(found) or _is_model(found):
@@ -120,8 +120,8 @@ def calibration_source(text: str) -> Any:
     if isinstance(found, type) or not is_loader:
         if not callable(found):
             raise ConfigError(
-                f"{text} is a {type(found).__name__}: expected a loader, or a function that makes "
-                "one",
+                f"{text} is a {type(found).__name__}: expected a data loader, or a function that "
+                "returns one",
                 "--calib",
             )
         with Blame(CalibrationError, f"--calib: {text}()"):

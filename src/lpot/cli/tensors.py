@@ -29,10 +29,10 @@ def show_tensors(
 
     if against is None:
         raise ConfigError(
-            "not given: name the workspace of the tuning, or the model it saved", "--against"
+            "missing: give the workspace of the tuning, or the model it saved", "--against"
         )
     if calib is None:
-        raise ConfigError("not given: outputs are compared on a batch of real data", "--calib")
+        raise ConfigError("missing: outputs are compared on a batch of real data", "--calib")
     with out.progress() as listener, heard_by(listener):
         listener.phase("comparing FP32 and low precision op by op")
         found = compare_tensors(
@@ -49,7 +49,7 @@ def show_tensors(
         write_page(output, tensor_page(model, found))
     out.show(tensor_table(found, SHOWN))
     if len(found) > SHOWN:
-        out.show(f"and {len(found) - SHOWN} more: see --json, or --output FILE.html")
+        out.show(f"and {len(found) - SHOWN} more: use --json or --output FILE.html")
     if output is not None:
         out.show(f"page: {output}")
     out.tell({"model": model, "tensors": finite([item.to_json() for item in found])})

@@ -1,4 +1,4 @@
-"""`lpot tune`: the best low-precision model that holds the bar."""
+"""`lpot tune`: the best low-precision model that meets the bar."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ Examples:
   lpot tune conf.yaml --model net.onnx --dry-run
 
 \b
-Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort only;
-2 wrong call, config, model or data; 1 internal error; 130 interrupted.
+Exit status: 0 the bar is met, or there was nothing to evaluate; 3 the bar is not met, the best
+model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 interrupted.
 """
 
 
@@ -49,53 +49,67 @@ Exit status: 0 the bar is met, or nothing was to be evaluated; 3 best effort onl
 @click.argument("conf", required=False, type=click.Path(path_type=Path))
 @click.option("--model", required=True, metavar="FILE|PKG.MOD:FACTORY", help="The FP32 model.")
 @click.option("--output", type=click.Path(path_type=Path), help="Where to write the best model.")
-@click.option("--eval", "evaluate", metavar="PKG.MOD:FUNC", help="FUNC(model) gives the score.")
-@click.option("--calib", metavar="PKG.MOD:NAME", help="A loader, or a function that makes one.")
-@click.option("--name", help="The model's name: it decides the default workspace.")
-@click.option("--framework", help="Found out from the model when not given.")
-@click.option("--approach", help="static, dynamic or auto.")
-@click.option("--relative", metavar="SHARE", help="Loss allowed, such as 0.01 or 1%.  [0.01]")
-@click.option("--bar", metavar="SHARE", help="The same as what to keep: 99%, 99.9%, mlperf …")
-@click.option("--absolute", metavar="LOSS", help="Loss allowed in the metric's own unit.")
-@click.option("--lower-is-better", is_flag=True, help="The metric is a loss.")
-@click.option("--objective", help="performance, modelsize, footprint or accuracy.")
+@click.option("--eval", "evaluate", metavar="PKG.MOD:FUNC", help="FUNC(model) returns the score.")
 @click.option(
-    "--strategy", metavar="NAME", help="auto, basic, mse, tpe …  [auto; basic with a CONF]"
+    "--calib", metavar="PKG.MOD:NAME", help="A data loader, or a function that returns one."
 )
-@click.option("--max-trials", metavar="N", help="Models tried at most.")
-@click.option("--timeout", metavar="SECONDS", help="0: stop at the first that holds the bar.")
-@click.option("--sampling-size", metavar="N[,N…]", help="Calibration samples.")
-@click.option("--seed", metavar="N", help="All randomness comes from it.")
-@click.option("--target", help="CPU it will run on: this, avx2, vnni or amx.")
-@click.option("--keep-fp32", multiple=True, metavar="REGEX", help="Ops to leave alone; repeat it.")
-@click.option("--workspace", type=click.Path(path_type=Path), help="Folder of history and results.")
-@click.option("--new-run", is_flag=True, help="Don't go on from the history that is there.")
-@click.option("--lenient", is_flag=True, help="Names that match no op are a warning.")
+@click.option("--name", help="Model name; it sets the default workspace.")
+@click.option("--framework", help="Detected from the model if omitted.")
+@click.option("--approach", help="static, dynamic or auto.")
+@click.option("--relative", metavar="SHARE", help="Accuracy loss allowed, e.g. 0.01 or 1%.  [0.01]")
+@click.option("--bar", metavar="SHARE", help="Accuracy to keep instead: 99%, 99.9%, mlperf …")
+@click.option("--absolute", metavar="LOSS", help="Accuracy loss allowed, in the metric's own unit.")
+@click.option("--lower-is-better", is_flag=True, help="The metric is a loss: lower is better.")
+@click.option("--objective", help="Optimize performance, modelsize, footprint or accuracy.")
+@click.option("--strategy", metavar="NAME", help="auto, basic, mse, tpe …  [auto; basic with CONF]")
+@click.option("--max-trials", metavar="N", help="Maximum number of models to try.")
+@click.option(
+    "--timeout",
+    metavar="SECONDS",
+    help="Time budget; 0 stops at the first model that meets the bar.",
+)
+@click.option(
+    "--sampling-size",
+    metavar="N[,N…]",
+    help="Number of calibration samples; several are tried in turn.",
+)
+@click.option("--seed", metavar="N", help="Random seed.")
+@click.option("--target", help="CPU the model will run on: this, avx2, vnni or amx.")
+@click.option(
+    "--keep-fp32", multiple=True, metavar="REGEX", help="Ops to keep in FP32; repeatable."
+)
+@click.option(
+    "--workspace", type=click.Path(path_type=Path), help="Folder for history and results."
+)
+@click.option("--new-run", is_flag=True, help="Start over instead of resuming from the history.")
+@click.option("--lenient", is_flag=True, help="Warn instead of failing when a name matches no op.")
 @click.option("--no-speed", is_flag=True, help="Don't measure speed.")
 @click.option(
-    "--mlflow", metavar="URI", help="Log to this MLflow store or server; `default`: MLflow's own."
+    "--mlflow",
+    metavar="URI",
+    help="Log to this MLflow store or server; `default` for MLflow's own.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, evaluate nothing.")
+@click.option("--dry-run", is_flag=True, help="Check everything without evaluating.")
 @click.option(
     "--progress",
     type=click.Choice(["auto", "plain", "json", "none"]),
     default="auto",
-    help="How progress is told on stderr.",
+    help="Progress format on stderr.",
 )
 @command
 def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
-    """Find the best low-precision model that holds the accuracy bar.
+    """Find the best low-precision model that meets the accuracy bar.
 
-    CONF is a yaml file; options win over it. Run the same command again to go on from where it
-    stopped.
+    CONF is a yaml file; options override it. Run the same command again to resume where it stopped.
     """
     from lpot.cli.resolve import run_elsewhere
 
-    status = run_elsewhere(make_config(options).model.framework, options["model"])
+    config = make_config(options)
+    status = run_elsewhere(config.model.framework, options["model"])
     if status is not None:
         return status
     with out.progress(progress) as listener:
-        request = make_request(options, listener)
+        request = make_request(config, options, listener)
         if dry_run:
             from lpot.jobs.tune.preflight import preflight
 
@@ -108,15 +122,14 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
     return _show_preflight(out, found) if dry_run else show_result(out, result)
 
 
-def make_request(options: dict[str, Any], listener: Listener) -> Request:
-    """All that was said on the command line; what can be wrong with it is found here."""
+def make_request(config: Config, options: dict[str, Any], listener: Listener) -> Request:
+    """What the command line asks for; mistakes in it are found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
     from lpot.core.space import Rule
     from lpot.jobs.tune.api import KEEP
     from lpot.jobs.tune.preflight import check_function
     from lpot.jobs.tune.quantize import Request
 
-    config = make_config(options)
     evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
     if evaluate is not None:
         check_function(evaluate)
@@ -162,7 +175,7 @@ def make_config(options: dict[str, Any]) -> Config:
     if options["bar"] is not None:
         changes[KEYS["relative"]] = _loss(options)
     if options["relative"] is not None and options["absolute"] is not None:
-        raise ConfigError("given beside --relative: keep one of them", "--absolute")
+        raise ConfigError("cannot be combined with --relative: use one of them", "--absolute")
     if options["conf"] is None and options["strategy"] is None:
         changes[KEYS["strategy"]] = "auto"
     if options["conf"] is None and options["name"] is None:
@@ -178,7 +191,7 @@ def _loss(options: dict[str, Any]) -> float:
 
     rival = next((name for name in ("relative", "absolute") if options[name] is not None), None)
     if rival is not None:
-        raise ConfigError(f"given beside --{rival}: keep one of them", "--bar")
+        raise ConfigError(f"cannot be combined with --{rival}: use one of them", "--bar")
     try:
         return share_lost(options["bar"])
     except ValueError as error:
@@ -204,7 +217,7 @@ def show_result(out: Output, result: Result) -> int:
     status = INTERRUPTED if result.interrupted else status
     out.show(headline(result) if out.quiet else verdict(result))
     if result.interrupted:
-        out.show("The same command goes on from here.")
+        out.show("Run the same command again to resume.")
     out.tell({**as_json(result), "exit": status})
     return status
 
@@ -224,7 +237,7 @@ def _show_preflight(out: Output, found: Any) -> int:
     from lpot.report.table import checks
 
     out.show(checks((check.name, check.state, check.text) for check in found.checks))
-    out.show("ready" if found.ok else "not ready: see what failed above")
+    out.show("ready" if found.ok else "not ready: see the failed checks above")
     status = OK if found.ok else WRONG_CALL
     out.tell({**found.to_json(), "exit": status})
     return status

@@ -120,7 +120,7 @@ def test_status_says_that_an_instance_fell(tmp_path: Path, monkeypatch: pytest.M
         (("net.onnx", "--mode", "accuracy"), "metric"),
         (("net.onnx", "--instances", "4000"), "4000"),
         (("net.onx",), "did you mean 'net.onnx'"),
-        (("net.onnx", "--profile", "--runtimes"), "one at a time"),
+        (("net.onnx", "--profile", "--runtimes"), "cannot be combined with --profile"),
         (("net.onnx", "net.onnx", "--runtimes"), "expected one"),
     ],
 )
