@@ -44,7 +44,7 @@ def test_other_sources(source: object) -> None:
 
 @pytest.mark.parametrize("text", ["model:\n  name: a\n", ""])
 def test_yaml_text_is_no_path(text: str) -> None:
-    with pytest.raises(ConfigError, match="a text that is no path"):
+    with pytest.raises(ConfigError, match="a string that is not a path"):
         load(text)
 
 

@@ -94,7 +94,8 @@ def test_negative_tolerance(complaint, key: str) -> None:
 def test_both_criteria(complaint) -> None:
     said = complaint("tuning:\n  accuracy_criterion:\n    relative: 0.01\n    absolute: 0.01\n")
     assert said == (
-        "conf.yaml:7: tuning.accuracy_criterion.absolute: given beside relative: keep one of them"
+        "conf.yaml:7: tuning.accuracy_criterion.absolute: cannot be combined with relative: use "
+        "one of them"
     )
 
 
@@ -103,7 +104,7 @@ def test_sampling_size_zero_and_beside_iterations(complaint) -> None:
     said = complaint("quantization:\n  calibration: {sampling_size: 0}\n")
     assert said == f"{start}sampling_size: given 0, expected 1 or more"
     said = complaint("quantization:\n  calibration: {sampling_size: 10, iterations: 3}\n")
-    assert said.startswith(f"{start}iterations: given beside sampling_size")
+    assert said.startswith(f"{start}iterations: cannot be combined with sampling_size")
     said = complaint("quantization:\n  calibration: {sampling_size: many}\n")
     assert said == f"{start}sampling_size: given 'many', expected a whole number"
 
@@ -154,9 +155,12 @@ def test_sampling_size_zero_and_beside_iterations(complaint) -> None:
         ),
         (
             "evaluation: {accuracy: {metric: F1, multi_metrics: {F1: }}}",
-            "given beside metric: keep",
+            "cannot be combined with metric: use",
         ),
-        ("tuning: {objective: accuracy, multi_objectives: {}}", "given beside objective: keep one"),
+        (
+            "tuning: {objective: accuracy, multi_objectives: {}}",
+            "cannot be combined with objective: use one",
+        ),
         ("tuning: {multi_objectives: {objective: accuracy, weight: 1 2}}", "given 2 values for 1"),
         (
             "tuning: {multi_objectives: {objective: accuracy, weight: -1}}",
@@ -164,7 +168,7 @@ def test_sampling_size_zero_and_beside_iterations(complaint) -> None:
         ),
         (
             "tuning: {multi_objectives: {objective: footprint, weight: 0}}",
-            "one at least that is not",
+            "at least one of them above",
         ),
         ("tuning: {multi_objectives: {objective: footprint footprint}}", "given footprint twice"),
         (
@@ -185,14 +189,14 @@ def test_wrong_values(complaint, text: str, said: str) -> None:
 
 def test_name_is_needed_in_a_file(complaint, write) -> None:
     said = complaint("tuning: {random_seed: 1}\n", model=False)
-    assert said.startswith("conf.yaml: model.name: is missing: a file says which model it is for")
+    assert said.startswith("conf.yaml: model.name: is missing: a file must name its model")
     said = complaint("device: cpu\nmodel:\n  framework: onnx\n", model=False)
     assert said.startswith("conf.yaml:2: model.name: is missing")
     assert complaint("model: {name: ''}\n", model=False).startswith(
-        "conf.yaml:1: model.name: given an empty text"
+        "conf.yaml:1: model.name: given an empty string"
     )
     assert complaint("model: {name: true}\n", model=False).startswith(
-        "conf.yaml:1: model.name: given true, expected a text: put it in quotes"
+        "conf.yaml:1: model.name: given true, expected a string: put it in quotes"
     )
 
 
@@ -217,7 +221,7 @@ def test_all_mistakes_at_once(write) -> None:
     assert lines[0].startswith(f"{path}:3: tuning.strategy: given 'basik'")
     assert lines[1] == "and 3 more mistakes:"
     assert lines[2].strip().startswith(f"{path}:4: tuning.random_seed: given 'x'")
-    assert lines[4].strip() == (f"{path}:7: device: given twice, first in line 5: keep one of them")
+    assert lines[4].strip() == (f"{path}:7: device: given twice, first on line 5: keep only one")
 
 
 def test_a_dict_is_told_by_path_alone() -> None:

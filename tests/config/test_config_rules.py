@@ -196,11 +196,11 @@ def test_unavailable_names_what_was_set(write) -> None:
     assert unavailable(load(path)) == [
         f"{path}:2: device: 'gpu' is not available yet; models run on the CPU",
         f"{path}:8: quantization.recipes.scale_propagation_concat: false: it has no effect: scales "
-        "are shared wherever the kernels are made for that",
+        "are shared wherever the kernels support it",
         f"{path}:9: quantization.op_wise.fc.activation.compute_dtype is not available yet; "
         "remove it",
-        f"{path}:4: tuning.strategy.name: 'sigopt': the SigOpt service has ended: basic is used in "
-        "its place; bayesian and tpe are the nearest to it",
+        f"{path}:4: tuning.strategy.name: 'sigopt': the SigOpt service has ended: basic is used "
+        "instead; bayesian and tpe are the closest alternatives",
         f"{path}:10: pruning is not available yet; remove it",
     ]
 

@@ -41,9 +41,9 @@ def test_what_is_no_bar(bar: object) -> None:
 
 
 def test_one_bar_only() -> None:
-    with pytest.raises(ConfigError, match="keep one of them"):
+    with pytest.raises(ConfigError, match="use one of them"):
         load({"tuning": {"accuracy_criterion": {"bar": "99%", "absolute": 0.1}}})
-    with pytest.raises(ConfigError, match="keep one of them"):
+    with pytest.raises(ConfigError, match="use one of them"):
         lpot.tune("net.onnx", goal=0.01, bar="99%")
 
 
@@ -63,4 +63,4 @@ def test_on_the_command_line() -> None:
     done = CliRunner().invoke(
         cli, ["tune", "--model", "x.onnx", "--bar", "99%", "--relative", "0.01"]
     )
-    assert done.exit_code == 2 and "given beside --relative" in done.stderr
+    assert done.exit_code == 2 and "cannot be combined with --relative" in done.stderr

@@ -29,7 +29,7 @@ LATER: dict[str, str] = {
     "nas": "remove it",
 }
 _SIGOPT = "the SigOpt service has ended"
-_SHARED = "it has no effect: scales are shared wherever the kernels are made for that"
+_SHARED = "it has no effect: scales are shared wherever the kernels support it"
 # The same for what will not come back.
 GONE: dict[str, str] = {
     "model.framework=pytorch_ipex": "PyTorch itself serves the model, without Intel's extension",
@@ -37,8 +37,8 @@ GONE: dict[str, str] = {
     "extension",
     "quantization.recipes.scale_propagation_max_pooling": _SHARED,
     "quantization.recipes.scale_propagation_concat": _SHARED,
-    "tuning.strategy.name=sigopt": f"{_SIGOPT}: basic is used in its place; bayesian and tpe are "
-    "the nearest to it",
+    "tuning.strategy.name=sigopt": f"{_SIGOPT}: basic is used instead; bayesian and tpe are "
+    "the closest alternatives",
     "tuning.strategy.sigopt_api_token": f"{_SIGOPT}: remove it",
     "tuning.strategy.sigopt_project_id": f"{_SIGOPT}: remove it",
     "tuning.strategy.sigopt_experiment_name": f"{_SIGOPT}: remove it",

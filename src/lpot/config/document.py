@@ -26,11 +26,11 @@ _TYPES: dict[type | None, str] = {
 _INTRO = """\
 # The configuration file
 
-This page is written from the schema by `python -m lpot.config.document`. Every key is listed, with
+This page is generated from the schema by `python -m lpot.config.document`. It lists every key with
 its default; `lpot schema` prints the same as JSON Schema for editors, and
-[template.yaml](../src/lpot/config/template.yaml) holds all of it as a file to cut down.
+[template.yaml](../src/lpot/config/template.yaml) is a complete file to start from.
 
-A short file is the usual one:
+A typical file is short:
 
 ```yaml
 model:
@@ -53,7 +53,7 @@ tuning:
   random_seed: 9527
 ```
 
-From Python the same may be given as a dict, in which `model` may be left out:
+In Python you can pass the same as a dict; `model` is optional there:
 
 ```python
 from lpot.config import load
@@ -62,20 +62,20 @@ config = load({"tuning": {"accuracy_criterion": {"relative": 0.01}}})
 assert config.tuning.exit_policy.max_trials == 100
 ```
 
-## How values may be written
+## How to write values
 
 - **Lists** as `a, b`, as `a b`, as a yaml list, or as one bare value.
 - **Numbers** as `0.01`, `1e-2` or, for the accuracy criterion, `'1%'`. A relative criterion of `1`
-  is refused, since it may mean 1 % or all of it. `017` is refused for numbers, since yaml of
-  different ages reads it differently.
-- **Texts** keep their spelling: `name: 1.10` is '1.10', `name: NO` is 'NO'.
+  is rejected, since it could mean 1 % or 100 %. Numbers such as `017` are rejected, since yaml
+  versions read them differently.
+- **Strings** keep their spelling: `name: 1.10` is '1.10', `name: NO` is 'NO'.
 - **Switches** as true, false, yes, no, on or off.
-- **Sections** with nothing in them, as `quantization:` alone, keep their defaults.
-- **Comments, anchors, aliases and `<<`** work as in all yaml. Tags do not, but for `!Pruner`.
+- **Empty sections**, such as `quantization:` alone, keep their defaults.
+- **Comments, anchors, aliases and `<<`** work as in any yaml. Tags do not, except `!Pruner`.
 
-A mistake is told with file and line, the key's path, what was given, what is allowed and the
-nearest right word; several are told at once. A file larger than 1 MiB, deeper than 32 levels or
-holding more than 100 000 values is refused. The file is never written to.
+Errors give file and line, the key's path, what was given, what is allowed and the closest match;
+all of them are reported at once. Files larger than 1 MiB, nested deeper than 32 levels or holding
+more than 100 000 values are rejected. The file is never modified.
 """
 
 
@@ -90,12 +90,13 @@ def _older() -> Iterator[str]:
     for old, new in MOVED.items():
         yield f"| `{dotted(old)}` | `{dotted(new)}` |"
     yield "| `tuning.strategy: basic` | `tuning.strategy: {name: basic}` |"
-    yield "| `quantization.calibration.iterations` | batches in place of samples |\n"
+    yield "| `quantization.calibration.iterations` | batches instead of samples |\n"
 
 
 def _later() -> Iterator[str]:
     yield "## What is not available yet\n"
-    yield "These are read and checked, and told of when set to something else than their default.\n"
+    yield "These keys are read and checked; setting one to anything but its default gives a "
+    "warning.\n"
     yield "| key | instead |\n| --- | --- |"
     for key, hint in LATER.items():
         yield f"| `{key.replace('=', ': ')}` | {hint} |"
@@ -133,7 +134,7 @@ def _table(section: type[Section], paths: list[tuple[str, ...]], rows: list[Key]
     if len(paths) > 1:
         yield f"Also at {', '.join(f'`{dotted(path)}`' for path in paths[1:])}.\n"
     if issubclass(section, OneOf) and not rows:
-        yield "One name, and below it a mapping of arguments.\n"
+        yield "One name, with a mapping of arguments below it.\n"
         return
     if not rows:
         return
@@ -150,7 +151,7 @@ def _row(key: Key) -> str:
     words = later_words(key.path)
     status = "later" if is_later(key.path) else "yes"
     if words:
-        status += f", but for {', '.join(words)}"
+        status += f"  except {', '.join(words)}"
     return f"| `{key.path[-1]}` | {_type(key.kind)} | {_default(key)} | {meaning} | {status} |"
 
 
@@ -166,7 +167,7 @@ def _type(kind: Kind) -> str:
 def _default(key: Key) -> str:
     default = key.field.default
     if default is PydanticUndefined:
-        return "must be given"
+        return "required"
     if default is None or isinstance(default, Section):
         return ""
     return f"`{flow(default)}`"

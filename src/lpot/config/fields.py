@@ -32,10 +32,10 @@ def read_text(value: Any) -> str:
         return str(os.fspath(value))
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         hint = ": put it in quotes if it is one" if isinstance(value, bool) else ""
-        raise wrong(f"given {show(value)}, expected a text{hint}")
+        raise wrong(f"given {show(value)}, expected a string{hint}")
     text = str(value)
     if not text.strip():
-        raise wrong("given an empty text, expected a text")
+        raise wrong("given an empty string, expected a non-empty one")
     return text
 
 

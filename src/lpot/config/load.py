@@ -91,7 +91,7 @@ def _validate(document: Document, source: Source, strategies: Iterable[str]) -> 
         mistakes.append(
             Mistake(
                 ("model", "name"),
-                "is missing: a file says which model it is for, as in `model: {name: resnet50}`",
+                "is missing: a file must name its model, e.g. `model: {name: resnet50}`",
                 document.lines.get(("model",), 0),
             )
         )
@@ -119,7 +119,7 @@ def _document(source: Any) -> Document:
         )
     if isinstance(source, str) and ("\n" in source or not source.strip()):
         raise ConfigError(
-            "given a text that is no path; give the path of a yaml file, or the same as a dict"
+            "given a string that is not a path; give the path of a yaml file, or a dict"
         )
     return read(FilePath(source))
 

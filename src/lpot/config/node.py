@@ -64,7 +64,7 @@ class Builder:
             if isinstance(event, DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise self._error("a second document begins; one file holds one", event)
+                    raise self._error("a second document begins; a file may hold only one", event)
             elif isinstance(
                 event, AliasEvent | ScalarEvent | MappingStartEvent | SequenceStartEvent
             ):
@@ -153,13 +153,15 @@ class Builder:
         if tag in _TAGS or (tag == PRUNER_TAG and isinstance(event, MappingStartEvent)):
             return tag
         shown = tag.replace(_STANDARD, "!!") if tag else ""
-        raise self._error(f"tag {shown!r} is refused: a configuration holds plain data only", event)
+        raise self._error(
+            f"tag {shown!r} is not allowed: a configuration holds plain data only", event
+        )
 
     def _check(self, depth: int, size: int, event: Event) -> None:
         if depth > MAX_DEPTH:
             raise self._error(f"nested deeper than {MAX_DEPTH} levels", event)
         if size > MAX_NODES:
-            raise self._error(f"more than {MAX_NODES} values, aliases written out", event)
+            raise self._error(f"more than {MAX_NODES} values after expanding aliases", event)
 
     def _error(self, message: str, event: Event) -> ConfigError:
         return ConfigError(message, where=f"{self._file}:{event.start_mark.line + 1}")

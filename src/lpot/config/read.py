@@ -68,7 +68,7 @@ def read(path: FilePath) -> Document:
         )
     if root.entries is None or root.is_list:
         raise ConfigError(
-            f"the file holds {'a list' if root.is_list else 'a text'}, expected a mapping "
+            f"the file holds {'a list' if root.is_list else 'a string'}, expected a mapping "
             "such as `model: {name: my_model}`",
             where=f"{file}:{root.line}",
         )
@@ -107,7 +107,9 @@ def _siblings(path: FilePath) -> str:
 
 def _decode(raw: bytes, file: str) -> str:
     if b"\0" in raw:
-        raise ConfigError("is not a text file: it holds zero bytes (UTF-16, or binary)", where=file)
+        raise ConfigError(
+            "is not a text file: it contains zero bytes (UTF-16 or binary)", where=file
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -123,9 +125,9 @@ def _syntax(error: MarkedYAMLError, text: str, file: str) -> ConfigError:
     line = mark.line if mark is not None else 0
     problem = error.problem or error.context or "not yaml"
     if "'\\t'" in problem:
-        problem = "a tab: yaml wants spaces, for indentation and between key and value"
+        problem = "a tab: yaml uses spaces for indentation and between key and value"
     elif "mapping values are not allowed" in problem:
-        problem = "a ':' where none may stand; check the indentation, or put the text in quotes"
+        problem = "unexpected ':'; check the indentation, or put the text in quotes"
     rows = text.splitlines()
     shown = rows[line].strip()[:60] if line < len(rows) else ""
     tail = f", in {shown!r}" if shown else ""
@@ -142,7 +144,7 @@ def _unfold(node: Node, path: Path, lines: dict[Path, int], mistakes: list[Mista
     for key, line, child in node.entries:
         here = (*path, key)
         if here in lines:
-            message = f"given twice, first in line {lines[here]}: keep one of them"
+            message = f"given twice, first on line {lines[here]}: keep only one"
             mistakes.append(Mistake(here, message, line))
             continue
         lines[here] = line

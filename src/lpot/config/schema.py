@@ -55,35 +55,38 @@ class Config(Section):
     model: ModelSection = Field(default=ModelSection(), description="Which model.")
     version: Annotated[
         float, BeforeValidator(_read_version, json_schema_input_type=float | str)
-    ] = Field(default=1.0, description="Version of the file's format: 1.0 or 2.0, which are equal.")
+    ] = Field(
+        default=1.0, description="Version of the file format: 1.0 or 2.0, which are equivalent."
+    )
     device: Literal["cpu", "gpu"] = Field(default="cpu", description="Where the model runs.")
     quantization: QuantizationSection = Field(
         default=QuantizationSection(), description="How to quantize, and what is allowed."
     )
     use_bf16: Flag = Field(
-        default=True, description="Whether ops may run in BF16 where processor and framework can."
+        default=True, description="Allow ops to run in BF16 where the CPU and framework support it."
     )
     graph_optimization: GraphOptimization | None = Field(
-        default=None, description="Floating point of lower precision, without quantization."
+        default=None, description="Lower-precision floating point, without quantization."
     )
     mixed_precision: MixedPrecision | None = Field(
-        default=None, description="The same under its later name."
+        default=None, description="Newer name of `graph_optimization`."
     )
     model_conversion: ModelConversion | None = Field(
-        default=None, description="From a model trained with fake quantization to a quantized one."
+        default=None,
+        description="Convert a model trained with fake quantization to a quantized one.",
     )
     tuning: TuningSection = Field(
-        default=TuningSection(), description="The accuracy bar, how to search, when to stop."
+        default=TuningSection(), description="The accuracy bar, the search, and when to stop."
     )
     evaluation: EvaluationSection = Field(
         default=EvaluationSection(), description="How accuracy and speed are measured."
     )
-    pruning: Pruning | None = Field(default=None, description="Zeros in place of weights.")
+    pruning: Pruning | None = Field(default=None, description="Set weights to zero.")
     distillation: Distillation | None = Field(
-        default=None, description="A small model that learns from a large one."
+        default=None, description="Train a small model from a large one."
     )
     auto_distillation: Arguments | None = Field(
-        default=None, description="Search for a small model, then distillation."
+        default=None, description="Search for a small model, then distill into it."
     )
     nas: Arguments | None = Field(default=None, description="Search for an architecture.")
 

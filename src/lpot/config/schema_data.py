@@ -32,7 +32,7 @@ def _check_squad(steps: dict[str, Any]) -> dict[str, Any]:
 
 def _check_iteration(value: int) -> int:
     if value < 1 and value != -1:
-        raise wrong(f"given {value}, expected a number of batches, or -1 for all of them")
+        raise wrong(f"given {value}, expected a number of batches, or -1 for all")
     return value
 
 
@@ -47,7 +47,7 @@ PostSteps = Annotated[Steps, AfterValidator(_check_squad)]
 
 
 class Dataset(OneOf):
-    """One dataset's name and its arguments; the name of a class of your own will do too."""
+    """One dataset's name and its arguments; a class of your own works too."""
 
     what: ClassVar[str] = "dataset"
 
@@ -61,56 +61,59 @@ class Filter(OneOf):
 
     what: ClassVar[str] = "filter"
     LabelBalance: BalanceArguments | None = Field(
-        default=None, description="Keeps the images that have exactly so many boxes."
+        default=None, description="Keep images that have exactly this many boxes."
     )
 
 
 class Dataloader(Section):
-    """Where batches come from when the program gives no loader of its own."""
+    """Where batches come from if the program provides no loader."""
 
-    batch_size: Positive = Field(default=1, description="Samples a batch.")
+    batch_size: Positive = Field(default=1, description="Samples per batch.")
     last_batch: Literal["rollover", "discard"] = Field(
-        default="rollover", description="What becomes of a short last batch: kept, or left out."
+        default="rollover", description="Whether a short last batch is kept or dropped."
     )
-    shuffle: Flag = Field(default=False, description="Shuffle the samples, by tuning.random_seed.")
-    num_workers: Natural = Field(default=0, description="Threads that read ahead; 0: none.")
+    shuffle: Flag = Field(
+        default=False, description="Shuffle the samples, seeded by tuning.random_seed."
+    )
+    num_workers: Natural = Field(default=0, description="Prefetching threads; 0 for none.")
     distributed: Flag = Field(
-        default=False, description="Accepted; each process loads the whole dataset."
+        default=False, description="Accepted, but each process loads the whole dataset."
     )
     dataset: Dataset = Field(
-        description="Exactly one dataset: its name, and below it its arguments.",
+        description="Exactly one dataset: its name, with its arguments below it.",
         examples=[{"CIFAR10": {"root": "/path/to/data"}}],
     )
     filter: Filter | None = Field(default=None, description="Which samples of the dataset to use.")
     transform: Steps = Field(
         default=FrozenDict(),
-        description="Steps applied to each sample, in the order written: name, and its arguments.",
+        description="Steps applied to each sample, in order: a name with its arguments.",
         examples=[{"Resize": {"size": 256}, "CenterCrop": {"size": 224}}],
     )
 
 
 class Postprocess(Section):
-    """What is done with the model's outputs before the metric sees them."""
+    """How the model's outputs are processed before the metric sees them."""
 
     transform: PostSteps = Field(
         default=FrozenDict(),
-        description="Steps in the order written, such as `LabelShift: 1` or "
+        description="Steps in order, such as `LabelShift: 1` or "
         "`SquadV1: {label_file: dev.json, vocab_file: vocab.txt}`.",
         examples=[{"LabelShift": 1}],
     )
 
 
 class Configs(Section):
-    """How a measurement uses the processor."""
+    """How a measurement uses the CPU."""
 
-    cores_per_instance: Positive | None = Field(default=None, description="Cores of an instance.")
-    num_of_instance: Positive = Field(default=1, description="Instances that run side by side.")
+    cores_per_instance: Positive | None = Field(default=None, description="Cores per instance.")
+    num_of_instance: Positive = Field(default=1, description="Instances that run in parallel.")
     inter_num_of_threads: Positive | None = Field(
-        default=None, description="Threads between ops, where the framework has them."
+        default=None, description="Threads across ops, where the framework supports them."
     )
-    intra_num_of_threads: Positive | None = Field(default=None, description="Threads inside an op.")
+    intra_num_of_threads: Positive | None = Field(default=None, description="Threads within an op.")
     kmp_blocktime: Natural | None = Field(
-        default=None, description="Milliseconds an idle OpenMP thread spins (KMP_BLOCKTIME)."
+        default=None,
+        description="Milliseconds an idle OpenMP thread keeps spinning (KMP_BLOCKTIME).",
     )
     kmp_affinity: Text | None = Field(
         default=None,
@@ -120,10 +123,10 @@ class Configs(Section):
 
 
 class SgdArguments(Section):
-    learning_rate: Number = Field(description="Step width.", examples=[0.001])
-    momentum: Number = Field(default=0.0, description="Share of the last step that is kept.")
-    nesterov: Flag = Field(default=False, description="Look ahead by the momentum.")
-    weight_decay: Number = Field(default=0.0, description="Pull of the weights towards zero.")
+    learning_rate: Number = Field(description="Step size.", examples=[0.001])
+    momentum: Number = Field(default=0.0, description="Momentum.")
+    nesterov: Flag = Field(default=False, description="Use Nesterov momentum.")
+    weight_decay: Number = Field(default=0.0, description="Weight decay.")
 
 
 class Optimizer(OneOf):
@@ -135,7 +138,7 @@ class Optimizer(OneOf):
 
 class CrossEntropyArguments(Section):
     reduction: Literal["mean", "none", "sum"] = Field(
-        default="mean", description="How the losses of a batch become one."
+        default="mean", description="How the losses of a batch are combined."
     )
 
 
@@ -149,13 +152,13 @@ class Criterion(OneOf):
 
 
 class Train(Section):
-    """Training, where an approach needs it."""
+    """Training, for approaches that need it."""
 
     optimizer: Optimizer | None = Field(default=None, description="Exactly one optimizer.")
     criterion: Criterion | None = Field(default=None, description="Exactly one loss.")
     dataloader: Dataloader | None = Field(default=None, description="Training batches.")
     start_epoch: Natural = Field(default=0, description="First epoch.")
     end_epoch: Natural | None = Field(default=None, description="Last epoch.")
-    iteration: Positive | None = Field(default=None, description="Batches an epoch.")
-    frequency: Positive | None = Field(default=None, description="Epochs between two steps.")
-    hostfile: Text | None = Field(default=None, description="Hosts of a distributed training.")
+    iteration: Positive | None = Field(default=None, description="Batches per epoch.")
+    frequency: Positive | None = Field(default=None, description="Epochs between steps.")
+    hostfile: Text | None = Field(default=None, description="Hosts for distributed training.")

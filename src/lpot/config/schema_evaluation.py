@@ -1,4 +1,4 @@
-"""`evaluation`: how accuracy and speed are measured when the program does not do it itself."""
+"""`evaluation`: how accuracy and speed are measured if the program does not do it itself."""
 
 from __future__ import annotations
 
@@ -62,60 +62,65 @@ Labels = Annotated[
 
 
 class TopK(Section):
-    k: Positive = Field(default=1, description="Right if the label is among the k best.")
+    k: Positive = Field(
+        default=1, description="Correct if the label is among the k highest scores."
+    )
 
 
 class Cut(Section):
     threshold: Number | None = Field(
         default=None,
-        description="Scores above it are class 1; 0 suits logits. Not given: 0.5, or the highest.",
+        description="Scores above it are class 1; use 0 for logits. Default: 0.5, or the highest "
+        "score.",
         examples=[0.5],
     )
 
 
 class FOne(Cut):
     average: Literal["binary", "macro", "micro", "weighted"] = Field(
-        default="binary", description="How the classes' scores become one; binary: one class's."
+        default="binary", description="How per-class scores are averaged; binary scores one class."
     )
-    pos_label: Whole = Field(default=1, description="The class that binary is about.")
+    pos_label: Whole = Field(default=1, description="The positive class for binary.")
 
 
 class Translation(Section):
     tokenize: Text = Field(
-        default="13a", description="The tokenizer of sacrebleu: 13a, intl, char, zh and others."
+        default="13a", description="Tokenizer of sacrebleu: 13a, intl, char, zh and others."
     )
     lowercase: Flag = Field(default=False, description="Ignore case.")
 
 
 class OutputOrder(Section):
-    num_detections: Whole = Field(default=-1, description="Place of the count; -1: none.")
-    boxes: Natural = Field(default=0, description="Place of the boxes.")
-    scores: Natural = Field(default=1, description="Place of the scores.")
-    classes: Natural = Field(default=2, description="Place of the classes.")
+    num_detections: Whole = Field(
+        default=-1, description="Index of the count; -1 if there is none."
+    )
+    boxes: Natural = Field(default=0, description="Index of the boxes.")
+    scores: Natural = Field(default=1, description="Index of the scores.")
+    classes: Natural = Field(default=2, description="Index of the classes.")
 
 
 class Boxes(Section):
     anno_path: Text | None = Field(
         default=None,
-        description="A yaml of `name: number`, or COCO's json.",
+        description="A yaml of `name: number`, or a COCO json.",
         examples=["label_map.yaml"],
     )
     iou_thrs: Thresholds | None = Field(
         default=None,
-        description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95', which is COCO's.",
+        description="IoU threshold for a match: a number, or '0.5:0.05:0.95' as COCO uses.",
         examples=[0.5],
     )
     map_points: Literal[0, 11, 101] | None = Field(
         default=None,
-        description="Points of the precision curve; 0 takes all of them, COCO takes 101.",
+        description="Points on the precision-recall curve; 0 uses all of them, COCO uses 101.",
         examples=[101],
     )
     map_key: Text = Field(
-        default="DetectionBoxes_Precision/mAP", description="Which of the COCO figures counts."
+        default="DetectionBoxes_Precision/mAP", description="Which COCO figure to use."
     )
     output_index_mapping: OutputOrder | None = Field(
         default=None,
-        description="Which output of the model holds what; not given: found out by their number.",
+        description="Which model output is which. Default: inferred from their number.",
         examples=[{"num_detections": 0, "boxes": 1, "scores": 2, "classes": 3}],
     )
     box_order: Literal["yxyx", "xyxy"] = Field(
@@ -125,23 +130,23 @@ class Boxes(Section):
 
 class MeanAveragePrecision(Boxes):
     iou_thrs: Thresholds = Field(
-        default=0.5, description="Overlap that counts as a hit: a number, or '0.5:0.05:0.95'."
+        default=0.5, description="IoU threshold for a match: a number, or '0.5:0.05:0.95'."
     )
     map_points: Literal[0, 11, 101] = Field(
-        default=0, description="Points of the precision curve; 0 takes all of them."
+        default=0, description="Points on the precision-recall curve; 0 uses all of them."
     )
 
 
 class Comparison(Section):
     compare_label: Flag = Field(
-        default=True, description="Compare with the labels; false: with the FP32 outputs."
+        default=True, description="Compare with the labels; if false, with the FP32 outputs."
     )
 
 
 class Segmentation(Section):
     num_classes: Positive = Field(default=21, description="Number of classes.")
     ignore_label: Labels = Field(
-        default=(255,), description="Pixels with these labels don't count.", examples=[255]
+        default=(255,), description="Pixels with these labels are ignored.", examples=[255]
     )
 
 
@@ -149,13 +154,15 @@ class GlueTask(Section):
     task: Text = Field(default="mrpc", description="Which task.", examples=["sst-2"])
     key: Text | None = Field(
         default=None,
-        description="Another of the task's figures than its headline one.",
+        description="A figure of the task other than its main one.",
         examples=["acc"],
     )
 
 
 class RocTask(Section):
-    task: Text = Field(default="dlrm", description="dlrm, dien or wide_deep; all are the same.")
+    task: Text = Field(
+        default="dlrm", description="dlrm, dien or wide_deep; all are treated the same."
+    )
 
 
 class NoArguments(Section):
@@ -167,45 +174,53 @@ class _MetricKeys(Section):
     __pydantic_extra__: dict[str, Arguments]
 
     topk: Annotated[TopK, BeforeValidator(_bare_k, json_schema_input_type=TopK | int)] | None = (
-        Field(default=None, description="Share of samples whose label is among the k best.")
+        Field(
+            default=None, description="Share of samples whose label is among the k highest scores."
+        )
     )
-    Accuracy: Cut | None = Field(default=None, description="Share of right answers.")
-    F1: FOne | None = Field(default=None, description="F1 of answers.")
-    MCC: Cut | None = Field(default=None, description="Matthews correlation of classes.")
+    Accuracy: Cut | None = Field(default=None, description="Share of correct answers.")
+    F1: FOne | None = Field(default=None, description="F1 score.")
+    MCC: Cut | None = Field(default=None, description="Matthews correlation coefficient.")
     MSE: Comparison | None = Field(default=None, description="Mean squared error.")
-    RMSE: Comparison | None = Field(default=None, description="Root of the mean squared error.")
+    RMSE: Comparison | None = Field(default=None, description="Root mean squared error.")
     MAE: Comparison | None = Field(default=None, description="Mean absolute error.")
-    Loss: NoArguments | None = Field(default=None, description="Mean of a loss.")
+    Loss: NoArguments | None = Field(default=None, description="Mean loss.")
     Pearson: NoArguments | None = Field(default=None, description="Linear correlation.")
-    Spearman: NoArguments | None = Field(default=None, description="Correlation of ranks.")
+    Spearman: NoArguments | None = Field(default=None, description="Rank correlation.")
     mAP: MeanAveragePrecision | None = Field(default=None, description="Mean average precision.")
-    COCOmAP: Boxes | None = Field(default=None, description="The same as COCO counts it.")
-    COCOmAPv2: Boxes | None = Field(
-        default=None, description="The same for models whose outputs lie in another order."
+    COCOmAP: Boxes | None = Field(
+        default=None, description="Mean average precision as COCO defines it."
     )
-    VOCmAP: Boxes | None = Field(default=None, description="The same as VOC counts it.")
+    COCOmAPv2: Boxes | None = Field(
+        default=None, description="COCOmAP for models whose outputs come in another order."
+    )
+    VOCmAP: Boxes | None = Field(
+        default=None, description="Mean average precision as VOC defines it."
+    )
     SquadF1: NoArguments | None = Field(default=None, description="F1 on SQuAD answers.")
-    SquadEM: NoArguments | None = Field(default=None, description="Exact SQuAD answers.")
+    SquadEM: NoArguments | None = Field(default=None, description="Exact matches on SQuAD answers.")
     BLEU: Translation | None = Field(default=None, description="BLEU of translations.")
-    mIOU: Segmentation | None = Field(default=None, description="Mean overlap of segments.")
+    mIOU: Segmentation | None = Field(
+        default=None, description="Mean intersection over union of segments."
+    )
     GLUE: GlueTask | None = Field(default=None, description="The metric of a GLUE task.")
     ROC: RocTask | None = Field(default=None, description="Area under the ROC curve.")
 
 
 class Metric(OneOf, _MetricKeys):
-    """Exactly one metric and its arguments; the name of a metric of your own will do too."""
+    """Exactly one metric and its arguments; a metric of your own works too."""
 
     what: ClassVar[str] = "metric"
 
 
 class MultiMetrics(_MetricKeys):
-    """Several metrics, weighed."""
+    """Several metrics, weighted."""
 
     weight: Numbers = Field(
-        default=(), description="How much each metric counts, in the order they are written."
+        default=(), description="Weight of each metric, in the order they are listed."
     )
     higher_is_better: Flags = Field(
-        default=(), description="Which direction each has, in the same order."
+        default=(), description="Whether higher is better for each, in the same order."
     )
 
     _order: tuple[str, ...] = PrivateAttr(default=())  # of the keys as they are written
@@ -241,41 +256,41 @@ class MultiMetrics(_MetricKeys):
 
 
 class AccuracySection(Section):
-    """How accuracy is measured, when there is no eval_func."""
+    """How accuracy is measured if there is no eval_func."""
 
     metric: Metric | None = Field(default=None, description="Exactly one metric.")
     multi_metrics: MultiMetrics | None = Field(
         default=None,
-        description="Several metrics, in place of `metric`, and how each is weighed.",
+        description="Several metrics instead of `metric`, with their weights.",
         examples=[{"topk": 1, "MSE": {}, "weight": [0.7, 0.3], "higher_is_better": [True, False]}],
     )
-    configs: Configs = Field(default=Configs(), description="How the processor is used.")
-    iteration: Iteration = Field(default=-1, description="Batches to evaluate; -1: all of them.")
+    configs: Configs = Field(default=Configs(), description="How the CPU is used.")
+    iteration: Iteration = Field(default=-1, description="Batches to evaluate; -1 for all.")
     dataloader: Dataloader | None = Field(default=None, description="Evaluation batches.")
     held_out: Dataloader | None = Field(
         default=None,
-        description="Batches that have no part in the search: the winner is confirmed on them.",
+        description="Data not used in the search, to confirm the winner on.",
     )
     postprocess: Postprocess = Field(
-        default=Postprocess(), description="What is done before the metric sees the outputs."
+        default=Postprocess(), description="Processing of the outputs before the metric sees them."
     )
 
     @model_validator(mode="after")
     def _one_metric(self) -> AccuracySection:
         if self.metric is not None and self.multi_metrics is not None:
-            raise wrong("given beside metric: keep one of them", key="multi_metrics")
+            raise wrong("cannot be combined with metric: use one of them", key="multi_metrics")
         return self
 
 
 class PerformanceSection(Section):
     """How speed is measured by `lpot benchmark`."""
 
-    warmup: Natural = Field(default=5, description="Batches run before the clock starts.")
-    iteration: Iteration = Field(default=-1, description="Batches to time; -1: all of them.")
-    configs: Configs = Field(default=Configs(), description="How the processor is used.")
+    warmup: Natural = Field(default=5, description="Warm-up batches before timing.")
+    iteration: Iteration = Field(default=-1, description="Batches to time; -1 for all.")
+    configs: Configs = Field(default=Configs(), description="How the CPU is used.")
     dataloader: Dataloader | None = Field(default=None, description="Batches to time.")
     postprocess: Postprocess = Field(
-        default=Postprocess(), description="What is done with the outputs; it is not timed."
+        default=Postprocess(), description="Processing of the outputs; it is not timed."
     )
 
 

@@ -27,29 +27,29 @@ def lowered(value: Any) -> Any:
 
 
 class GraphOptimization(Section):
-    """Floating point of lower precision, without quantization."""
+    """Lower-precision floating point, without quantization."""
 
-    precisions: Precisions = Field(default=("fp32",), description="Number formats allowed.")
+    precisions: Precisions = Field(default=("fp32",), description="Allowed data types.")
     op_wise: OpRules = Field(
         default=FrozenDict(),
-        description="What single ops may be.",
+        description="Allowed settings for single ops.",
         examples=[{"conv1": {"activation": {"dtype": ["fp32"]}}}],
     )
 
 
 class MixedPrecision(Section):
-    """The same under its later name."""
+    """Newer name of `graph_optimization`."""
 
-    precisions: Precisions = Field(default=("fp32",), description="Number formats allowed.")
+    precisions: Precisions = Field(default=("fp32",), description="Allowed data types.")
 
 
 class ModelConversion(Section):
-    """From a model trained with fake quantization to a quantized one."""
+    """Convert a model trained with fake quantization to a quantized one."""
 
     source: Annotated[Literal["qat"], BeforeValidator(lowered)] = Field(
-        default="qat", description="What is given."
+        default="qat", description="Source format."
     )
-    destination: Literal["default"] = Field(default="default", description="What is wanted.")
+    destination: Literal["default"] = Field(default="default", description="Target format.")
 
 
 class Pruner(Section):
@@ -57,19 +57,21 @@ class Pruner(Section):
 
     start_epoch: Natural | None = Field(default=None, description="First epoch.")
     end_epoch: Natural | None = Field(default=None, description="Last epoch.")
-    initial_sparsity: Sparsity | None = Field(default=None, description="Share of zeros to begin.")
+    initial_sparsity: Sparsity | None = Field(
+        default=None, description="Share of zeros at the start."
+    )
     target_sparsity: Sparsity | None = Field(default=None, description="Share of zeros at the end.")
-    update_frequency: Positive = Field(default=1, description="Epochs between two steps.")
-    prune_type: PruneType = Field(default="basic_magnitude", description="What is pruned first.")
-    method: Text = Field(default="per_tensor", description="Over what sparsity is counted.")
-    names: Texts = Field(default=(), description="Weights to prune; absent: all of them.")
+    update_frequency: Positive = Field(default=1, description="Epochs between steps.")
+    prune_type: PruneType = Field(default="basic_magnitude", description="Criterion for pruning.")
+    method: Text = Field(default="per_tensor", description="Scope over which sparsity is computed.")
+    names: Texts = Field(default=(), description="Weights to prune. Default: all of them.")
     parameters: Arguments = Field(default=FrozenDict(), description="Options of the prune type.")
 
 
 class WeightCompression(Section):
     """Pruning by weights."""
 
-    initial_sparsity: Sparsity = Field(default=0.0, description="Share of zeros to begin.")
+    initial_sparsity: Sparsity = Field(default=0.0, description="Share of zeros at the start.")
     target_sparsity: Sparsity = Field(default=0.97, description="Share of zeros at the end.")
     start_epoch: Natural = Field(default=0, description="First epoch.")
     end_epoch: Natural = Field(default=4, description="Last epoch.")
@@ -111,7 +113,7 @@ class PruningApproach(Section):
 
 
 class Pruning(Section):
-    """Zeros in place of weights."""
+    """Set weights to zero."""
 
     train: Train | None = Field(default=None, description="Training while pruning.")
     approach: PruningApproach = Field(default=PruningApproach(), description="What to prune.")
@@ -119,6 +121,6 @@ class Pruning(Section):
 
 
 class Distillation(Section):
-    """A small model that learns from a large one."""
+    """Train a small model from a large one."""
 
     train: Train | None = Field(default=None, description="Training of the small model.")

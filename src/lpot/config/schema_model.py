@@ -1,4 +1,4 @@
-"""`model`: which model, of which framework, and between which tensors."""
+"""`model`: which model, in which framework, between which tensors."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Framework = Annotated[
 
 
 class ModelSection(Section):
-    """Which model. In a file `name` must be given: it decides where history is kept."""
+    """Which model. A file must give `name`, which sets where history is kept."""
 
     name: Text = Field(
         default="model",
-        description="Name of the model. With the framework it decides where history and results "
-        "are kept: `./lpot_workspace/<framework>/<name>/`. A file must give it.",
+        description="Name of the model. Together with the framework it sets where history and "
+        "results are kept: `./lpot_workspace/<framework>/<name>/`. Required in a file.",
     )
     framework: Framework | None = Field(
         default=None,
-        description="Framework that serves the model. Absent: found out from the model itself. "
-        "Other packages may add names.",
+        description="Framework of the model. Detected from the model if omitted. Other packages "
+        "may add names.",
         examples=["onnx"],
     )
     inputs: Texts = Field(
-        default=(), description="Names of the input tensors, in the order they are fed."
+        default=(), description="Names of the input tensors, in the order they are passed."
     )
     outputs: Texts = Field(default=(), description="Names of the output tensors.")

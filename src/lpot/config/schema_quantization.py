@@ -36,8 +36,8 @@ def _check_bits(values: tuple[float, ...]) -> tuple[float, ...]:
     for value in values:
         if not (0 < value <= 7 and value.is_integer()):
             raise wrong(
-                f"given {value:g}, expected whole numbers from 1 to 7: bits beside the sign, "
-                "7 being the whole range of int8"
+                f"given {value:g}, expected whole numbers from 1 to 7: bits besides the sign, "
+                "7 being the full range of int8"
             )
     return values
 
@@ -78,49 +78,51 @@ Bits = Annotated[
 
 
 class Weight(Section):
-    """What weights may be. Each key allows what it lists; an absent one allows anything."""
+    """Allowed settings for weights. A key allows what it lists; if omitted, anything."""
 
     granularity: Granularities = Field(
-        default=(), description="One scale for each channel, or one for the tensor."
+        default=(), description="One scale per channel, or one per tensor."
     )
     scheme: Schemes = Field(
         default=(),
-        description="Symmetric around zero or not; `placeholder` leaves it open.",
+        description="Symmetric around zero or not; `placeholder` allows both.",
     )
-    dtype: Dtypes = Field(default=(), description="Number formats; `fp32` alone keeps FP32.")
+    dtype: Dtypes = Field(default=(), description="Data types; `fp32` alone keeps FP32.")
     algorithm: WeightAlgorithms = Field(default=(), description="How the range is chosen.")
     bit: Bits = Field(
         default=(),
-        description="Bits used beside the sign, from 1 to 7. 7 is the whole range, or the safe "
-        "part of it on processors whose kernels saturate.",
+        description="Bits besides the sign, from 1 to 7. 7 is the full range, or the safe part of "
+        "it on CPUs whose kernels saturate.",
     )
 
 
 class Activation(Section):
-    """What activations may be. Each key allows what it lists; an absent one allows anything."""
+    """Allowed settings for activations. A key allows what it lists; if omitted, anything."""
 
     granularity: Granularities = Field(
-        default=(), description="One scale for each channel, or one for the tensor."
+        default=(), description="One scale per channel, or one per tensor."
     )
     scheme: Schemes = Field(
         default=(),
-        description="Symmetric around zero or not; `placeholder` leaves it open.",
+        description="Symmetric around zero or not; `placeholder` allows both.",
     )
-    dtype: Dtypes = Field(default=(), description="Number formats; `fp32` alone keeps FP32.")
+    dtype: Dtypes = Field(default=(), description="Data types; `fp32` alone keeps FP32.")
     algorithm: ActivationAlgorithms = Field(
         default=(),
-        description="How the range is chosen from calibration; `placeholder` leaves it open.",
+        description="How the range is chosen from calibration data; `placeholder` allows any.",
     )
     compute_dtype: ComputeDtypes = Field(
-        default=(), description="Number formats a dynamic op computes in."
+        default=(), description="Data types a dynamic op computes in."
     )
 
 
 class OpRule(Section):
-    """What an op, a type of op or the whole model may be."""
+    """Allowed settings for an op, an op type or the whole model."""
 
-    weight: Weight | None = Field(default=None, description="What weights may be.")
-    activation: Activation | None = Field(default=None, description="What activations may be.")
+    weight: Weight | None = Field(default=None, description="Allowed settings for weights.")
+    activation: Activation | None = Field(
+        default=None, description="Allowed settings for activations."
+    )
 
 
 OpRules = Annotated[
@@ -131,28 +133,27 @@ OpRules = Annotated[
 
 
 class Calibration(Section):
-    """Which data the ranges are learnt from."""
+    """Which data the ranges are calibrated on."""
 
     sampling_size: Counts = Field(
         default=(),
-        description="Number of samples, or several numbers, each of which is tried. "
-        "Absent: the whole loader.",
+        description="Number of samples, or several numbers to try. Default: the whole loader.",
         examples=[(100, 200)],
     )
     iterations: Counts = Field(
         default=(),
-        description="The same in batches, as the oldest files have it; not beside sampling_size.",
+        description="The same in batches, as in the oldest files; not together with sampling_size.",
         examples=[10],
     )
     dataloader: Dataloader | None = Field(
-        default=None, description="Calibration batches, when the program gives no loader."
+        default=None, description="Calibration batches, if the program provides no loader."
     )
 
     @model_validator(mode="after")
     def _one_measure(self) -> Calibration:
         if self.sampling_size and self.iterations:
             raise wrong(
-                "given beside sampling_size: both say how much data to use, keep one of them",
+                "cannot be combined with sampling_size: both set how much data to use",
                 key="iterations",
             )
         return self
@@ -162,10 +163,10 @@ class Recipes(Section):
     """Graph-wide switches."""
 
     scale_propagation_max_pooling: Flag = Field(
-        default=True, description="Pooling takes the scale of its input."
+        default=True, description="Pooling shares the scale of its input."
     )
     scale_propagation_concat: Flag = Field(
-        default=True, description="Inputs of a concatenation take its scale."
+        default=True, description="Inputs of a concatenation share its scale."
     )
     first_conv_or_matmul_quantization: Flag = Field(
         default=True, description="Quantize the first convolution or matrix product."
@@ -174,28 +175,29 @@ class Recipes(Section):
         default=True, description="Quantize the last convolution or matrix product."
     )
     pre_post_process_quantization: Flag = Field(
-        default=True, description="Quantize what comes before the first and after the last of them."
+        default=True, description="Quantize ops before the first and after the last of them."
     )
     smooth_quant: Flag = Field(
         default=True,
-        description="Move outlier channels of activations into the weights of the matrix products "
-        "that read them, wherever that brings the outputs nearer to FP32.",
+        description="SmoothQuant: move outliers of activation channels into the weights that "
+        "consume them, wherever that brings the outputs closer to FP32.",
     )
     fast_bias_correction: Flag = Field(
         default=True,
-        description="Mend the bias by the mean error that rounding the weights makes in the "
-        "output, known from calibration; it costs nothing when the model runs.",
+        description="Correct the bias for the mean output error caused by rounding the weights, "
+        "estimated on the calibration data; it costs nothing at run time.",
     )
     weight_correction: Flag = Field(
-        default=False, description="Mend the spread of every channel of a rounded weight."
+        default=False,
+        description="Correct the mean and variance of each channel of a rounded weight.",
     )
 
 
 class Advance(Section):
-    """Repairs of the oldest files."""
+    """Corrections as the oldest files name them."""
 
     bias_correction: Literal["weight_empirical"] | None = Field(
-        default=None, description="Mend the bias by the error of the weights."
+        default=None, description="Correct the bias for the error of the weights."
     )
 
 
@@ -204,33 +206,33 @@ class QuantizationSection(Section):
 
     approach: Approach = Field(
         default="post_training_static_quant",
-        description="Static: ranges from calibration data. Dynamic: ranges while running. "
-        "Auto: whichever suits each op. The last one trains.",
+        description="Static: ranges from calibration data. Dynamic: ranges computed at run time. "
+        "Auto: whichever suits each op. quant_aware_training trains the model first.",
     )
     target: Target = Field(
         default="this",
-        description="Processor the model will run on: this one, or one with that ability.",
+        description="CPU the model will run on: this one, or one with that instruction set.",
     )
     calibration: Calibration = Field(
-        default=Calibration(), description="Which data the ranges are learnt from."
+        default=Calibration(), description="Which data the ranges are calibrated on."
     )
     recipes: Recipes = Field(default=Recipes(), description="Graph-wide switches.")
-    model_wise: OpRule = Field(default=OpRule(), description="What every op may be.")
+    model_wise: OpRule = Field(default=OpRule(), description="Allowed settings for all ops.")
     op_wise: OpRules = Field(
         default=FrozenDict(),
-        description="What single ops may be, by name; a name that is no plain name is a regular "
-        "expression; one that names no op is read as a type. `default_qconfig` is for the rest.",
+        description="Allowed settings for single ops, by name or regular expression; a name that "
+        "matches no op is read as an op type. `default_qconfig` is for all other ops.",
         examples=[{"MatMul": {"activation": {"dtype": ["fp32"]}, "weight": {"dtype": ["fp32"]}}}],
     )
     optype_wise: OpRules = Field(
         default=FrozenDict(),
-        description="What the ops of a type may be, by the type's name.",
+        description="Allowed settings for all ops of a type.",
         examples=[{"Softmax": {"activation": {"dtype": ["fp32"]}}}],
     )
     quant_level: QuantLevel = Field(
         default=1,
-        description="0: from FP32 towards INT8, one type of op after another. "
-        "1: the strategy named in tuning. auto: 0, then 1.",
+        description="0: from FP32 towards INT8, one op type at a time. 1: the strategy in "
+        "`tuning`. auto: 0, then 1.",
     )
-    train: Train | None = Field(default=None, description="Training of quant_aware_training.")
+    train: Train | None = Field(default=None, description="Training for quant_aware_training.")
     advance: Advance | None = Field(default=None, description="Repairs of the oldest files.")

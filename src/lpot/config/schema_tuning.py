@@ -64,27 +64,28 @@ StrategyName = Annotated[
 
 
 class Strategy(Section):
-    """Which search, and its options. A strategy of your own may have options of its own."""
+    """The search strategy and its options. A strategy of your own may have its own options."""
 
     model_config = ConfigDict(extra="allow")
 
     name: StrategyName = Field(
         default="basic",
-        description="Name of the search. `strategy: basic` is short for `strategy: {name: basic}`.",
+        description="Name of the strategy. `strategy: basic` is short for `strategy: "
+        "{name: basic}`.",
     )
     sigopt_api_token: Text | None = Field(
         default=None, repr=False, description="Token of the SigOpt service; never stored."
     )
     sigopt_project_id: Text | None = Field(default=None, description="Project at SigOpt.")
     sigopt_experiment_name: Text = Field(
-        default="lpot-tune", description="Experiment's name at SigOpt."
+        default="lpot-tune", description="Name of the experiment at SigOpt."
     )
     accuracy_weight: Number = Field(
         default=1.0, description="Weight of accuracy in the loss of tpe."
     )
     latency_weight: Number = Field(default=1.0, description="Weight of latency in the loss of tpe.")
     confidence_batches: Positive = Field(
-        default=2, description="Batches that mse_v2 compares outputs on."
+        default=2, description="Batches on which mse_v2 compares outputs."
     )
     hawq_v2_loss: Anything = Field(default=None, description="Loss that hawq_v2 differentiates.")
 
@@ -113,7 +114,7 @@ class Strategy(Section):
 def _without_bar(value: Mapping[str, Any]) -> dict[str, Any]:
     rivals = [key for key in ("relative", "absolute") if value.get(key) is not None]
     if rivals:
-        raise wrong(f"given beside {rivals[0]}: keep one of them", key="bar")
+        raise wrong(f"cannot be combined with {rivals[0]}: use one of them", key="bar")
     try:
         lost = share_lost(value["bar"])
     except ValueError as error:
@@ -122,31 +123,32 @@ def _without_bar(value: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class AccuracyCriterion(Section):
-    """How much accuracy may be lost against FP32: relative or absolute, not both."""
+    """How much accuracy may be lost compared to FP32: relative or absolute, not both."""
 
     relative: Share | None = Field(
         default=None,
         description="Share of the FP32 accuracy that may be lost, from 0 to below 1, such as 0.01 "
-        "or '1%'. It is 0.01 when neither is given.",
+        "or '1%'. Default: 0.01, if `absolute` is not given either.",
         examples=[0.01],
     )
     absolute: Share | None = Field(
         default=None,
-        description="Loss in the metric's own unit, such as 0.5 or '1%'.",
+        description="Allowed loss in the metric's own unit, such as 0.5 or '1%'.",
         examples=[0.005],
     )
     bar: float | str | None = Field(
         default=None,
-        description="The same the other way round: the share of the FP32 accuracy to keep, such as "
-        "'99%' or 0.999, or a preset: `mlperf` (99 %) or `mlperf_high` (99.9 %). It becomes "
-        "`relative`.",
+        description="Alternative to `relative`: the share of the FP32 accuracy to keep, such as "
+        "'99%' or 0.999, or a preset: `mlperf` (99 %) or `mlperf_high` (99.9 %).",
         examples=["99.9%"],
     )
-    higher_is_better: Flag = Field(default=True, description="False for metrics such as a loss.")
+    higher_is_better: Flag = Field(
+        default=True, description="Set to false for metrics such as a loss."
+    )
     baseline_runs: Positive = Field(
         default=1,
-        description="Times FP32 is evaluated. Two or more tell how much the evaluation itself "
-        "varies, and warn when that is too much for the bar.",
+        description="How often FP32 is evaluated. With two or more, lpot measures how much the "
+        "evaluation itself varies and warns if that is too much for the bar.",
     )
 
     @model_validator(mode="before")
@@ -161,7 +163,7 @@ class AccuracyCriterion(Section):
             return {**value, "relative": DEFAULT_TOLERANCE}
         if isinstance(relative, int) and not isinstance(relative, bool) and relative != 0:
             raise wrong(
-                f"given {show(relative)}, a whole number, which may mean a share or a percentage: "
+                f"given {show(relative)}, a whole number, which could be a share or a percentage: "
                 f"write {relative / 100:g} or '{relative}%' for {relative} %",
                 key="relative",
             )
@@ -170,7 +172,7 @@ class AccuracyCriterion(Section):
     @model_validator(mode="after")
     def _one_in_range(self) -> AccuracyCriterion:
         if self.relative is not None and self.absolute is not None:
-            raise wrong("given beside relative: keep one of them", key="absolute")
+            raise wrong("cannot be combined with relative: use one of them", key="absolute")
         if self.relative is not None and not -1 < self.relative < 1:
             raise wrong(
                 f"given {self.relative:g}, expected from 0 to below 1, such as 0.01 or '1%'",
@@ -179,8 +181,8 @@ class AccuracyCriterion(Section):
         for key, value in (("relative", self.relative), ("absolute", self.absolute)):
             if value is not None and value < 0:
                 raise wrong(
-                    f"given {value:g}, expected 0 or more: it is the loss that is allowed, "
-                    "and a negative one would ask for a model better than FP32",
+                    f"given {value:g}, expected 0 or more: it is the allowed loss, "
+                    "and a negative one would require a model better than FP32",
                     key=key,
                 )
         return self
@@ -195,9 +197,9 @@ Objectives = Annotated[
 class MultiObjectives(Section):
     """Several objectives at once."""
 
-    objective: Objectives = Field(default=(), description="What counts.")
-    weight: Numbers = Field(default=(), description="How much each counts.")
-    higher_is_better: Flags = Field(default=(), description="Which direction each has.")
+    objective: Objectives = Field(default=(), description="The objectives.")
+    weight: Numbers = Field(default=(), description="Weight of each.")
+    higher_is_better: Flags = Field(default=(), description="Whether higher is better for each.")
 
     @model_validator(mode="after")
     def _equal_lengths(self) -> MultiObjectives:
@@ -211,11 +213,13 @@ class MultiObjectives(Section):
     def _weighable(self) -> MultiObjectives:
         twice = [word for word in self.objective if self.objective.count(word) > 1]
         if twice:
-            raise wrong(f"given {twice[0]} twice: name it once and weigh it more", key="objective")
+            raise wrong(
+                f"given {twice[0]} twice: list it once with a larger weight", key="objective"
+            )
         if self.weight and (min(self.weight) < 0 or not any(self.weight)):
             raise wrong(
                 f"given {', '.join(f'{value:g}' for value in self.weight)}, expected numbers of 0 "
-                "or more, and one at least that is not 0",
+                "or more, at least one of them above 0",
                 key="weight",
             )
         return self
@@ -225,12 +229,15 @@ class ExitPolicy(Section):
     """When to stop."""
 
     timeout: Annotated[Number, Field(ge=0)] = Field(
-        default=0.0, description="Seconds a run may take. 0: stop at the first that holds the bar."
+        default=0.0,
+        description="Time budget in seconds. 0 stops at the first model that meets the bar.",
     )
     max_trials: Positive = Field(
-        default=100, description="Models tried at most, those of earlier runs included."
+        default=100, description="Maximum number of models to try, including those of earlier runs."
     )
-    performance_only: Flag = Field(default=False, description="Stop after the first, good or not.")
+    performance_only: Flag = Field(
+        default=False, description="Stop after the first model, whether it meets the bar or not."
+    )
 
 
 class Workspace(Section):
@@ -238,36 +245,36 @@ class Workspace(Section):
 
     path: Text | None = Field(
         default=None,
-        description="Folder. Absent: `./lpot_workspace/<framework>/<name>/`.",
+        description="Folder. Default: `./lpot_workspace/<framework>/<name>/`.",
         examples=["./lpot_workspace/onnx/my_model/"],
     )
     resume: Text | None = Field(
         default=None,
-        description="History to go on from.",
+        description="History to resume from.",
         examples=["./lpot_workspace/onnx/my_model/history.jsonl"],
     )
 
 
 class Executor(Section):
-    """Where trials are made."""
+    """Where trials run."""
 
     name: Literal["serial", "process", "ray"] = Field(
         default="serial",
-        description="`serial`: here, one after the other. `process`: in processes of their own, "
-        "where a crash costs one trial. `ray`: on a Ray cluster.",
+        description="`serial`: in this process, one after another. `process`: in separate "
+        "processes, so that a crash costs only one trial. `ray`: on a Ray cluster.",
     )
     workers: Positive = Field(
-        default=1, description="Trials made side by side, where a strategy proposes several."
+        default=1, description="Trials run in parallel, if the strategy proposes several."
     )
     memory: Annotated[Number, Field(ge=0)] = Field(
-        default=0.0, description="MiB that a trial's process may use; 0: no limit."
+        default=0.0, description="Memory limit of a trial's process in MiB; 0 for none."
     )
     timeout: Annotated[Number, Field(ge=0)] = Field(
-        default=0.0, description="Seconds that a trial may take in its process; 0: no limit."
+        default=0.0, description="Time limit of a trial in its process, in seconds; 0 for none."
     )
     address: Text | None = Field(
         default=None,
-        description="Ray cluster to join; absent: one on this machine.",
+        description="Ray cluster to join. Default: one on this machine.",
         examples=["ray://head:10001"],
     )
 
@@ -277,33 +284,35 @@ def _named(value: Any) -> Any:
 
 
 class TuningSection(Section):
-    """The accuracy bar, how to search, when to stop."""
+    """The accuracy bar, the search, and when to stop."""
 
     strategy: Annotated[
         Strategy, BeforeValidator(_named, json_schema_input_type=Strategy | str)
-    ] = Field(default=Strategy(), description="How to search.")
+    ] = Field(default=Strategy(), description="The search strategy.")
     accuracy_criterion: AccuracyCriterion = Field(
         default=AccuracyCriterion(), description="How much accuracy may be lost."
     )
     objective: ObjectiveWord = Field(
-        default="performance", description="What to make best among models that hold the bar."
+        default="performance", description="What to optimize among the models that meet the bar."
     )
     multi_objectives: MultiObjectives | None = Field(
-        default=None, description="Several objectives, in place of `objective`."
+        default=None, description="Several objectives instead of `objective`."
     )
     exit_policy: ExitPolicy = Field(default=ExitPolicy(), description="When to stop.")
     executor: Annotated[
         Executor, BeforeValidator(_named, json_schema_input_type=Executor | str)
-    ] = Field(default=Executor(), description="Where trials are made.")
-    random_seed: Natural = Field(default=1978, description="All randomness comes from it.")
+    ] = Field(default=Executor(), description="Where trials run.")
+    random_seed: Natural = Field(default=1978, description="Seed of all randomness.")
     tensorboard: Flag = Field(
-        default=False, description="Write trials and the worst tensors for TensorBoard."
+        default=False, description="Write trials and the worst tensors to TensorBoard."
     )
     workspace: Workspace = Field(default=Workspace(), description="Where results are kept.")
-    diagnosis: Flag = Field(default=False, description="Keep tensors for a closer look.")
+    diagnosis: Flag = Field(default=False, description="Keep tensors for diagnosis.")
 
     @model_validator(mode="after")
     def _one_objective(self) -> TuningSection:
         if self.multi_objectives is not None and "objective" in self.model_fields_set:
-            raise wrong("given beside objective: keep one of them", key="multi_objectives")
+            raise wrong(
+                "cannot be combined with objective: use one of them", key="multi_objectives"
+            )
         return self

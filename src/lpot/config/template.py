@@ -18,9 +18,9 @@ from lpot.config.schema import Config
 from lpot.config.section import Section
 
 _HEADER = """\
-# Every key that a configuration of lpot may have, with its default. Keep what you change.
-# A key behind a # has no default: take the # away to set it. docs/yaml.md tells the same in tables.
-# This file is written from the schema: python -m lpot.config.document
+# Every key of an lpot configuration, with its default. Keep what you change.
+# Keys that are commented out have no default: uncomment them to set them. docs/yaml.md has the same
+# as tables. This file is generated from the schema: python -m lpot.config.document
 """
 _WIDTH = 96
 _PLAIN = re.compile(r"[A-Za-z_./][\w./-]*")
@@ -95,7 +95,7 @@ def _comment(key: Key, first: str | None) -> Iterator[str]:
     if dotted(key.path) in LATER:
         text += " Not available yet."
     if first is not None and key.kind.section is not None and key.kind.section.model_fields:
-        text += f" The keys are those of {first}."
+        text += f" Same keys as {first}."
     for line in textwrap.wrap(text, _WIDTH - 2 * len(key.path)):
         yield f"# {line}"
 

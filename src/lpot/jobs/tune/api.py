@@ -117,7 +117,7 @@ def _one_of(goal: Goal | float | str | None, bar: float | str | None) -> Goal | 
     if bar is None:
         return goal
     if goal is not None:
-        raise ConfigError("given beside goal: keep one of them", "bar")
+        raise ConfigError("cannot be combined with goal: use one of them", "bar")
     try:
         return share_lost(bar)
     except ValueError as error:
