@@ -1,7 +1,7 @@
 """A framework of one's own in numpy: what a third party writes to be served by lpot.
 
-Its models are stacks of dense layers. It leaves out `rank`, which is optional, and does its
-low-precision arithmetic by rounding, which is slow and right.
+Its models are stacks of dense layers. It gives the abstract verbs alone, with `write` and `read`
+for its files, and does its low-precision arithmetic by rounding, which is slow and right.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs, InputSpec
-from lpot.core.card import compare_card, read_card, recipe_of, write_card
-from lpot.core.errors import CalibrationError, DataError, UnsupportedModel, WorkspaceError
+from lpot.core.errors import CalibrationError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.numerics import (
     QuantParams,
@@ -112,7 +111,7 @@ class ToyModel(Model):
         return digest.hexdigest()[:32]
 
 
-class ToyBackend:
+class ToyBackend(Backend[ToyModel]):
     name = "toy"
     best_name = "best_model.npz"
 
@@ -169,8 +168,7 @@ class ToyBackend:
     def run(self, model: ToyModel, inputs: Inputs) -> list[np.ndarray]:
         return [model.net(_array(model, inputs))]
 
-    def save(self, model: ToyModel, path: Path) -> Path:
-        path = path / self.best_name if path.is_dir() else path
+    def write(self, model: ToyModel, path: Path) -> None:
         facts: list[dict[str, Any]] = []
         arrays = {}
         for index, layer in enumerate(model.net.layers):
@@ -179,20 +177,11 @@ class ToyBackend:
             if layer.scale is not None:
                 arrays[f"scale{index}"] = layer.scale
         arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-        try:
-            with path.open("wb") as stream:
-                np.savez(stream, **arrays)
-            write_card(model, path)
-        except OSError as error:
-            raise WorkspaceError(f"{path}: can't write the model ({error.strerror})") from error
-        return path
+        with path.open("wb") as stream:
+            np.savez(stream, **arrays)
 
-    def restore(self, path: Path) -> ToyModel:
-        card = read_card(path)
-        compare_card(card, path, self.versions())
-        model = ToyModel(self, _read(path), recipe_of(card, path))
-        model.met = card.get("met")
-        return model
+    def read(self, path: Path) -> ToyModel:
+        return ToyModel(self, _read(path))
 
     def versions(self) -> dict[str, str]:
         return {"toy": "1.0"}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lpot.core.distance import distance
+from lpot.core.ptq.distance import distance
 
 
 def test_it_is_the_share_of_the_power() -> None:

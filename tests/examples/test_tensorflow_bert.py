@@ -218,7 +218,7 @@ def test_a_real_bert_is_repaired_without_labels(tmp_path: Path) -> None:
     """Outlier channels set apart and smoothed: a fraction of the error, with every op in INT8."""
     from lpot.backends.tensorflow import TensorflowBackend
     from lpot.core.backend import ModelSpec
-    from lpot.core.distance import distance
+    from lpot.core.ptq.distance import distance
     from lpot.core.space import restrict
 
     checkpoints = example_module("tensorflow/nlp/bert", "bert_checkpoint")

@@ -87,6 +87,42 @@ def test_as_an_object(tune: Any) -> None:
     check(tune(net, DATA, closeness(net), framework=ToyBackend()), net)
 
 
+class OldToy:
+    """As backends were written before there was a base class: the verbs and nothing else."""
+
+    name = "toy"
+
+    def __init__(self) -> None:
+        self.inner = ToyBackend()
+        for verb in ("inspect", "observe", "run", "restore", "versions", "save"):
+            setattr(self, verb, getattr(self.inner, verb))
+
+    def load(self, source: Any, spec: Any = None) -> Any:
+        return toy_backend.ToyModel(self, self.inner.load(source).net)  # type: ignore[arg-type]
+
+    def build(self, model: Any, recipe: Any, observations: Any = None) -> Any:
+        net = self.inner.build(model, recipe, observations).net
+        return toy_backend.ToyModel(self, net, recipe)  # type: ignore[arg-type]
+
+
+def test_an_object_without_the_base_class_gets_its_defaults(tune: Any) -> None:
+    net = make_net(6, 12, 12, 3)
+    old: Any = OldToy()
+    result = tune(net, DATA, closeness(net), framework=old)
+    assert result.met is True
+    assert result.path is not None and result.path.name == "best_model"
+    model = old.load(net)
+    seen = old.observe(model, [(x,) for x in DATA], (0,))[0]
+    assert len(old.rank(model, result.recipe, seen)) == 3
+
+
+def test_an_object_that_takes_no_attributes_is_told_to_derive() -> None:
+    verbs = ("load", "inspect", "observe", "build", "run", "save", "restore", "versions")
+    closed = type("Closed", (), {"__slots__": (), **{verb: print for verb in verbs}})
+    with pytest.raises(ConfigError, match=r"derives from lpot\.core\.backend\.Backend"):
+        backends.get_backend(closed())
+
+
 def test_by_its_entry_point(tune: Any, installed: None) -> None:
     net = make_net(6, 12, 12, 3)
     result = tune(net, DATA, closeness(net), framework="toy")

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 from lpot.core import framework
@@ -74,25 +75,21 @@ INSIDE: Mapping[str, str] = {
     "*-symbol.json": "mxnet",
 }
 
-# What an object passed as a backend must be able to do; `rank` may be left out.
-VERBS = ("load", "inspect", "observe", "build", "run", "save", "restore", "versions")
-
 
 def frameworks() -> tuple[str, ...]:
     """Every name that `framework:` may say here."""
     return framework.known()
 
 
-def register(name: str, backend: Backend) -> None:
+def register(name: str, backend: Backend[Any]) -> None:
     """Serve `framework: <name>` by this object, in this process."""
-    framework.registered[name] = backend
+    framework.registered[name] = adopted(backend)
 
 
-def get_backend(name: str | Backend) -> Backend:
+def get_backend(name: str | Backend[Any]) -> Backend:
     """The backend of a framework's name, or the object itself when one is passed."""
     if not isinstance(name, str):
-        _check_object(name)
-        return name
+        return adopted(name)
     if name in framework.registered:
         return framework.registered[name]
     known = ALIASES[name][0] if name in ALIASES else name
@@ -100,8 +97,7 @@ def get_backend(name: str | Backend) -> Backend:
         return _make(name, BACKENDS[known])
     for point in entry_points(group=GROUP):
         if point.name == name:
-            made: Backend = point.load()()
-            return made
+            return adopted(point.load()())
     raise ConfigError(
         f"unknown framework {name!r}{did_you_mean(name, frameworks())} "
         f"(known here: {', '.join(frameworks())})",
@@ -109,31 +105,39 @@ def get_backend(name: str | Backend) -> Backend:
     )
 
 
-def _check_object(given: Any) -> None:
-    lacking = [verb for verb in VERBS if not callable(getattr(given, verb, None))]
-    if isinstance(given, type) or lacking:
-        what = given.__name__ if isinstance(given, type) else type(given).__name__
-        told = (
-            f"it lacks {', '.join(lacking)}" if lacking else "it is a class: make an object of it"
-        )
-        raise ConfigError(
-            f"{what} can't serve as a backend: {told}. Give a framework's name, or an object with "
-            f"the verbs of lpot.core.backend.Backend",
-            path="framework",
-        )
+def adopted(given: Any) -> Backend:
+    """The object, if it can serve: one written before the base class gets the defaults it lacks."""
+    if isinstance(given, Backend):
+        return given
+    required = Backend.__abstractmethods__ | {"save", "restore"}
+    wanted = [verb for verb in vars(Backend) if verb in required]
+    lacking = [verb for verb in wanted if not callable(getattr(given, verb, None))]
+    told = f"it lacks {', '.join(lacking)}" if lacking else "it is a class: make an object of it"
+    if not lacking and not isinstance(given, type):
+        try:
+            return _completed(given)
+        except AttributeError:
+            told = "it takes no further attributes"
+    what = given.__name__ if isinstance(given, type) else type(given).__name__
+    raise ConfigError(
+        f"{what} can't serve as a backend: {told}. Give a framework's name, or an object of a "
+        "class that derives from lpot.core.backend.Backend",
+        path="framework",
+    )
+
+
+def _completed(given: Any) -> Backend:
+    for name, default in vars(Backend).items():
+        if not name.startswith("_") and not hasattr(given, name):
+            is_method = isinstance(default, FunctionType)
+            setattr(given, name, MethodType(default, given) if is_method else default)
+    backend: Backend = given
+    return backend
 
 
 def implied_approach(name: str | None) -> Approach | None:
     """What the original's name says of static and dynamic; None when it says nothing."""
     return ALIASES[name][1] if name is not None and name in ALIASES else None
-
-
-def missing_packages(name: str) -> tuple[str, ...]:
-    """What to install before `framework: <name>` works; nothing is imported to find out."""
-    needs = BACKENDS[name].needs
-    return tuple(
-        package for module, package in needs.items() if importlib.util.find_spec(module) is None
-    )
 
 
 def _make(name: str, entry: Entry) -> Backend:

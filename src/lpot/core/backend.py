@@ -1,17 +1,53 @@
-"""All that the core knows of a framework: a few verbs."""
+"""All that the core knows of a framework: a few verbs, most of them with defaults."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
 from lpot.core.batch import Inputs
+from lpot.core.card import compare_card, read_card, recipe_of, write_card
+from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.histogram import TensorStats
 from lpot.core.model import Model
-from lpot.core.numerics import TensorStats
+from lpot.core.observations import Observations
+from lpot.core.ptq.advice import advise
+from lpot.core.ptq.gains import measured_gains
+from lpot.core.ptq.sensitivity import sensitivity
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
+
+__all__ = [
+    "Approach",
+    "Backend",
+    "Differentiable",
+    "ModelSpec",
+    "Observations",
+    "Profiled",
+    "Target",
+    "Traced",
+    "Trainable",
+    "Trainee",
+]
+
+if TYPE_CHECKING:  # defaults of type variables are not in Python 3.11
+    from typing_extensions import TypeVar
+
+    from lpot.core.profile import OpTime
+    from lpot.core.report import GraphNode
+    from lpot.core.tensors import Pair
+
+    M = TypeVar("M", bound=Model, default=Model)
+    M_contra = TypeVar("M_contra", bound=Model, default=Model, contravariant=True)
+else:
+    from typing import TypeVar
+
+    M = TypeVar("M")
+    M_contra = TypeVar("M_contra", contravariant=True)
+
 
 Approach = Literal["static", "dynamic", "auto"]
 Target = Literal["this", "avx2", "vnni", "amx"]
@@ -26,66 +62,180 @@ class ModelSpec:
     outputs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Observations:
-    """What one pass over the calibration data told, in bounded memory.
+class Backend(ABC, Generic[M]):
+    """One framework; `M` is its handle of a model. No verb changes the model it is given.
 
-    `tensors` maps a tensor (or module) name to its statistics. `probe` keeps the inputs of the
-    first batches, for label-free comparisons of outputs; it is never written to disk.
-    """
-
-    samples: int
-    tensors: Mapping[str, TensorStats]
-    probe: tuple[Inputs, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what one backend alone needs
-
-
-@runtime_checkable
-class Backend(Protocol):
-    """One framework. No verb changes the model it is given.
-
-    `rank` may be left out by a third party: strategies then take the ops in the model's order. So
-    may three verbs of the same form, (model, recipe, observations), which are looked for by name:
-    `advise` gives recipes that may be nearer to FP32, guessed from statistics; `gains` the seconds
-    each op saves in low precision; `curvature` that of the loss, which hawq_v2 goes by. `run_all`
-    is for models that read their data themselves: evaluation runs them to the end of it. `offers`
-    gives notes on what else can be had of a result; `folds` says that there is a folded graph.
+    A framework gives the abstract verbs, and `write` and `read` for its files. Ranking, advice,
+    gains, feeds and cards come with this class; a backend that knows a better way overrides them.
+    What only some frameworks can do at all is in the protocols below: `Trainable`, `Profiled`,
+    `Traced`, `Differentiable`.
     """
 
     name: str
+    best_name: str = "best_model"  # of the best model, file or folder, in a workspace
+    repairs: tuple[str, ...] = ()  # those that a user may ask for
+    folds: bool = False  # is there a folded graph to be had without low precision?
 
-    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> Model:
+    @abstractmethod
+    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:
         """A path or a native object, checked and made ready."""
-        ...
 
+    @abstractmethod
     def inspect(
-        self, model: Model, approach: Approach = "static", target: Target = "this"
+        self, model: M, approach: Approach = "static", target: Target = "this"
     ) -> Capability:
         """Every op, what it can be, and why not more."""
-        ...
 
+    @abstractmethod
     def observe(
-        self, model: Model, batches: Iterable[Inputs], sizes: Sequence[int]
+        self, model: M, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
     ) -> dict[int, Observations]:
         """One pass; a snapshot for each number of samples asked for (0: all of them)."""
-        ...
 
-    def build(self, model: Model, recipe: Recipe, observations: Observations | None) -> Model:
+    @abstractmethod
+    def build(self, model: M, recipe: Recipe, observations: Observations | None = None) -> M:
         """The model under the recipe, in milliseconds. Dynamic recipes need no observations."""
-        ...
 
-    def run(self, model: Model, inputs: Inputs) -> list[Any]:
+    @abstractmethod
+    def run(self, model: M, inputs: Inputs) -> list[Any]:
         """Outputs as numpy arrays, in the model's order."""
-        ...
 
-    def save(self, model: Model, path: Path) -> Path: ...
-
-    def restore(self, path: Path) -> Model: ...
-
-    def rank(self, model: Model, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
-        """Harm of each low-precision op, larger is worse, without labels."""
-        ...
-
+    @abstractmethod
     def versions(self) -> dict[str, str]:
         """What the results depend on: framework and its kernels."""
+
+    # -- files -------------------------------------------------------------------------------
+
+    def save(self, model: M, path: Path) -> Path:
+        """The model at the path, or under its usual name in a folder, with its card beside it."""
+        path = path / self.best_name if path.is_dir() else path
+        try:
+            self.write(model, path)
+            write_card(model, path)
+        except OSError as error:
+            raise WorkspaceError(f"{path}: can't write the model ({error.strerror})") from error
+        return path
+
+    def restore(self, path: Path) -> M:
+        """What `save` wrote; what differs here from where it was tuned is logged."""
+        card = read_card(path)
+        compare_card(card, path, self.versions())
+        if not path.exists():
+            raise UnsupportedModel(f"{path}: no such file or folder")
+        model = self.read(path)
+        model.recipe, model.met = recipe_of(card, path), card.get("met")
+        return model
+
+    def write(self, model: M, path: Path) -> None:
+        """The model's own file or folder. Needed unless `save` is overridden."""
+        raise NotImplementedError(f"backend {self.name} has neither `write` nor its own `save`")
+
+    def read(self, path: Path) -> M:
+        """What `write` wrote. Needed unless `restore` is overridden."""
+        raise NotImplementedError(f"backend {self.name} has neither `read` nor its own `restore`")
+
+    # -- what is known of ops without labels -------------------------------------------------
+
+    def rank(self, model: M, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
+        """Sensitivity of each low-precision op: what it does to the outputs, larger is worse."""
+        return sensitivity(self, model, recipe, observations)
+
+    def advise(self, model: M, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:
+        """Recipes that may be nearer to FP32 than this one, guessed from statistics."""
+        inputs = self.input_stats(model, recipe, observations)
+        return advise(recipe, inputs, self.inspect(model, "auto"))
+
+    def input_stats(
+        self, model: M, recipe: Recipe, observations: Observations
+    ) -> Mapping[OpKey, TensorStats]:
+        """What calibration saw of the input of each low-precision op, for `advise`."""
+        seen = observations.tensors
+        return {key: seen[key.name] for key in recipe.low_ops if key.name in seen}
+
+    def gains(self, model: M, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
+        """Seconds that each op saves in low precision; negative where it loses."""
+        return measured_gains(self, model, recipe, observations)
+
+    # -- what few need to override -----------------------------------------------------------
+
+    def run_all(self, model: M, inputs: Inputs) -> list[Any]:
+        """For evaluation: a model that reads its data itself runs to the end of them."""
+        return self.run(model, inputs)
+
+    def wiring(self, model: M) -> tuple[GraphNode, ...]:
+        """The graph for drawings; empty where there is none."""
+        return ()
+
+    def offers(self, model: M) -> tuple[str, ...]:
+        """Notes on what else can be made of the result."""
+        return ()
+
+
+@runtime_checkable
+class Profiled(Protocol[M_contra]):
+    """Can tell the time of single ops."""
+
+    def profile(self, model: M_contra, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
+        """Seconds of each op, over so many runs."""
+        ...
+
+
+@runtime_checkable
+class Traced(Protocol[M_contra]):
+    """Can show the tensors between ops."""
+
+    def tensors(
+        self, model: M_contra, low: M_contra, ops: Sequence[OpKey], inputs: Inputs
+    ) -> Mapping[OpKey, Pair]:
+        """Of each op, what FP32 and the other model make of the same inputs."""
+        ...
+
+
+@runtime_checkable
+class Differentiable(Protocol[M_contra]):
+    """Can differentiate the loss, which hawq_v2 goes by."""
+
+    def curvature(
+        self, model: M_contra, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        """Second derivatives by op, times the squared error that its rounding makes."""
+        ...
+
+
+class Trainee(Protocol):
+    """A model that is being trained with rounding in it."""
+
+    @property
+    def native(self) -> Any:
+        """What the user's loop trains."""
+        ...
+
+    @property
+    def seen(self) -> Sequence[Inputs]:
+        """The first inputs that it was trained with, to be observed again."""
+        ...
+
+
+@runtime_checkable
+class Trainable(Protocol[M]):
+    """Quantization-aware training."""
+
+    def prepare_training(
+        self, model: M, recipe: Recipe, observations: Observations | None, samples: int
+    ) -> Trainee:
+        """What the user's own training loop gets: the rounding of int8 is in it."""
+        ...
+
+    def finish_training(self, model: M, trainee: Any, returned: Any = None) -> M:
+        """The FP32 model with the trained weights, to be observed and built like any other."""
+        ...
+
+    def resume_training(self, model: M, path: Path) -> M:
+        """The same from the folder that it was saved to."""
+        ...
+
+    def training_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any]
+    ) -> Callable[[Any], None]:
+        """The loop that `quantization.train` of the yaml describes."""
         ...

@@ -58,9 +58,7 @@ class Metric(Protocol):
 
 def run_all(model: Model, inputs: Any) -> list[Any]:
     """Outputs of a batch; of all the data, where a graph reads them itself."""
-    run = getattr(model.backend, "run_all", model.backend.run)
-    outputs: list[Any] = run(model, inputs)
-    return outputs
+    return model.backend.run_all(model, inputs)
 
 
 class MetricEvaluator:

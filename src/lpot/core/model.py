@@ -22,7 +22,7 @@ class Model(ABC):
     old scripts which got that object go on working.
     """
 
-    backend: Backend
+    backend: Backend[Any]
     recipe: Recipe | None = None  # how it was quantized; None for the model as given
     met: bool | None = None  # did it hold the bar; None when nothing was evaluated
     card: Mapping[str, Any] = MappingProxyType({})  # what the job adds to the card beside the file

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from lpot.backends import detect, get_backend
-from lpot.core.backend import Backend
+from lpot.core.backend import Backend, Traced
 from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
 from lpot.core.errors import ConfigError, HistoryError, UnsupportedModel, did_you_mean
@@ -19,7 +19,7 @@ from lpot.core.preference import recorded
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
-from lpot.core.tensors import Contrast, Pair, contrasts
+from lpot.core.tensors import Contrast, contrasts
 from lpot.core.trial import Trial
 from lpot.jobs.recover import recover
 
@@ -59,15 +59,14 @@ def look(
     backend: Backend, model: Model, low: Model, keys: Sequence[OpKey], inputs: Inputs
 ) -> Iterator[Contrast]:
     """What the backend can tell of these ops, a few at a time."""
-    if not hasattr(backend, "tensors"):
+    if not isinstance(backend, Traced):
         raise UnsupportedModel(
             f"backend {backend.name} can't show the tensors between ops; those that can: "
             "onnx, pytorch, tensorflow"
         )
     groups = [keys[at : at + TOGETHER] for at in range(0, len(keys), TOGETHER)]
     for group in tracked(groups):
-        pairs: Mapping[OpKey, Pair] = backend.tensors(model, low, group, inputs)
-        yield from contrasts(pairs)
+        yield from contrasts(backend.tensors(model, low, group, inputs))
 
 
 def chosen_ops(capability: Capability, names: Sequence[str]) -> list[OpKey]:
@@ -137,7 +136,7 @@ def inspect_tensor(
         if against is None
         else _low(backend, model, loaded, against, None)
     )
-    if not hasattr(backend, "tensors"):
+    if not isinstance(backend, Traced):
         raise UnsupportedModel(f"backend {backend.name} can't show the tensors between ops")
     keys = chosen_ops(backend.inspect(loaded, "auto"), op_list)
     side = 0 if against is None else 1

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.backend import Backend, Observations
+from lpot.core.backend import Backend, Observations, Traced
 from lpot.core.batch import Inputs
 from lpot.core.errors import LpotError
 from lpot.core.model import Model
@@ -35,7 +35,7 @@ class Case:
     error of the all-INT8 model; `reopen` gives the arguments for `restore` in a fresh process.
     """
 
-    backend: Backend
+    backend: Backend[Any]
     source: Any
     batches: Sequence[Inputs]
     score: Callable[[Any], float]
@@ -153,16 +153,30 @@ class BackendConformance:
 
     def test_rank_is_finite_and_speaks_of_known_ops(self) -> None:
         case = self.given
-        if not hasattr(case.backend, "rank"):
-            return
-        harm = case.backend.rank(case.model, case.space.default(), case.observations)
-        assert harm
-        assert set(harm) <= set(case.space.choices)
-        assert all(value >= 0 and np.isfinite(value) for value in harm.values())
+        found = case.backend.rank(case.model, case.space.default(), case.observations)
+        assert found
+        assert set(found) <= set(case.space.choices)
+        assert all(value >= 0 and np.isfinite(value) for value in found.values())
+        assert any(found.values()), "no op does anything to the outputs"
+
+    def test_gains_are_finite_and_speak_of_known_ops(self) -> None:
+        case = self.given
+        found = case.backend.gains(case.model, case.space.default(), case.observations)
+        assert found
+        assert set(found) <= set(case.space.choices)
+        assert all(np.isfinite(value) for value in found.values())
+
+    def test_advice_is_of_the_same_ops_and_can_be_built(self) -> None:
+        case = self.given
+        start = case.space.default()
+        for recipe in case.backend.advise(case.model, start, case.observations):
+            assert recipe != start
+            assert set(recipe.ops) == set(start.ops)
+            assert all(np.isfinite(output).all() for output in case.outputs(case.build(recipe)))
 
     def test_tensors_of_both_models_can_be_told_apart(self) -> None:
         case = self.given
-        if not hasattr(case.backend, "tensors"):
+        if not isinstance(case.backend, Traced):
             return
         keys = [key for key in case.space.choices if key not in case.space.followers]
         inputs = case.batches[0]
@@ -183,7 +197,7 @@ class BackendConformance:
     def test_saved_model_is_the_same_in_a_fresh_process(self, tmp_path: Path) -> None:
         case = self.given
         built = case.build(case.space.default())
-        path = case.backend.save(built, tmp_path / getattr(case.backend, "best_name", "model"))
+        path = case.backend.save(built, tmp_path / case.backend.best_name)
         np.savez(tmp_path / "expected.npz", *case.outputs(built))
         self.check_in_fresh_process(case, path, tmp_path)
 

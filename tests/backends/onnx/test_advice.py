@@ -13,8 +13,8 @@ from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
 from lpot.core.backend import Observations
+from lpot.core.ptq.smoothquant import extremes, smoothing
 from lpot.core.recipe import Recipe
-from lpot.core.smooth import extremes, smoothing
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 from search.tear import GUILTY, MENDED, Loom, Torn, outputs, sentences

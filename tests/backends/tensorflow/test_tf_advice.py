@@ -24,9 +24,9 @@ from lpot.backends.tensorflow.passes.split_outliers import loud_channels
 from lpot.backends.tensorflow.repair import SPLIT, ground_of
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import Observations
-from lpot.core.distance import distance
+from lpot.core.ptq.distance import distance
+from lpot.core.ptq.smoothquant import Extremes, smoothing
 from lpot.core.recipe import Recipe
-from lpot.core.smooth import Extremes, smoothing
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 

@@ -24,9 +24,9 @@ from lpot.backends.torch.modules import LowLinear
 from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
-from lpot.core.distance import distance
+from lpot.core.ptq.distance import distance
+from lpot.core.ptq.smoothquant import EACH
 from lpot.core.recipe import OpKey, Recipe
-from lpot.core.smooth import EACH
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 

@@ -14,17 +14,16 @@ from lpot.backends.mxnet.build import build_network
 from lpot.backends.mxnet.inspect import inspect
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.backends.mxnet.observe import observe
-from lpot.backends.mxnet.rank import rank
 from lpot.backends.mxnet.run import feed
 from lpot.backends.mxnet.runtime import mx
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.recipe import Recipe
 from lpot.core.space import Capability
 
 
-class MxnetBackend:
+class MxnetBackend(Backend[MxnetModel]):
     name = "mxnet"
     best_name = "best_model-symbol.json"
 
@@ -63,11 +62,6 @@ class MxnetBackend:
 
     def restore(self, path: Path) -> MxnetModel:
         return saving.restore(self, path)
-
-    def rank(
-        self, model: MxnetModel, recipe: Recipe, observations: Observations
-    ) -> dict[OpKey, float]:
-        return rank(self, model, recipe, observations)
 
     def versions(self) -> dict[str, str]:
         return {"mxnet": mx.__version__}

@@ -16,7 +16,7 @@ from lpot.backends.mxnet.abilities import COMPUTE
 from lpot.backends.mxnet.graph import Draft, Entry, Graph, Node
 from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.runtime import CPU, mx
-from lpot.core.equalize import channel_scales
+from lpot.core.ptq.equalize import channel_scales
 
 HOMOGENEOUS = {"Activation": ("relu",), "LeakyReLU": ("leaky", "prelu")}
 POOLS = ("max", "avg")

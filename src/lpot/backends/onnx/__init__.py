@@ -35,14 +35,14 @@ from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.run import run_session
 from lpot.backends.onnx.tensors import tensors, wiring
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
+from lpot.core.ptq.smoothquant import extremes, smoothing
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.report import GraphNode
-from lpot.core.smooth import extremes, smoothing
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
 
@@ -59,7 +59,7 @@ PASSES = (
 )
 
 
-class OnnxBackend:
+class OnnxBackend(Backend[OnnxModel]):
     """`approach` is fixed by the original's framework names (qlinearops, integerops)."""
 
     name = "onnx"

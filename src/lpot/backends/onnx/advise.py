@@ -10,10 +10,10 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.plan import plan
 from lpot.core.backend import Observations
-from lpot.core.doubt import NOISY, better_algorithm, noise
 from lpot.core.histogram import TensorStats
+from lpot.core.ptq.ranges import NOISY, better_algorithm, noise
+from lpot.core.ptq.smoothquant import ALPHAS, REPAIR, extremes
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.smooth import ALPHAS, REPAIR, extremes
 
 
 def advise(graph: Graph, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from lpot.backends.onnx.abilities import ARITHMETIC, COMPUTE
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.plan import active_inputs, plan
-from lpot.core.doubt import noise
 from lpot.core.histogram import TensorStats
+from lpot.core.ptq.ranges import noise
 from lpot.core.recipe import OpKey, Recipe
 
 MOST = 24  # edges looked at: each costs a build and a run

@@ -21,7 +21,7 @@ from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
-from lpot.core.smooth import CHANNELS
+from lpot.core.ptq.smoothquant import CHANNELS
 
 SAMPLED = 65536
 PROBE_SAMPLES = 32

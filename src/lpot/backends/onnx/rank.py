@@ -13,8 +13,8 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
-from lpot.core.distance import distance, few
 from lpot.core.progress import tracked
+from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.overflow import overflow_of
 from lpot.core.profile import OpTime
@@ -37,7 +37,7 @@ from lpot.core.tensors import Pair
 logger = logging.getLogger(__name__)
 
 
-class TensorflowBackend:
+class TensorflowBackend(Backend[TensorflowModel]):
     name = "tensorflow"
     best_name = "best_model.pb"
     repairs = (BIAS,)  # those that a user may ask for

@@ -10,9 +10,9 @@ from lpot.backends.tensorflow.passes.smooth_channels import outlying_inputs
 from lpot.backends.tensorflow.passes.split_outliers import loud_pairs
 from lpot.backends.tensorflow.repair import SPLIT, Ground, ground_of, repaired
 from lpot.core.backend import Observations
-from lpot.core.doubt import better_algorithm
+from lpot.core.ptq.ranges import better_algorithm
+from lpot.core.ptq.smoothquant import ALPHAS, REPAIR, extremes
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.smooth import ALPHAS, REPAIR, extremes
 
 
 def advise(model: TensorflowModel, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:

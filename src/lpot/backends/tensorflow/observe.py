@@ -31,7 +31,7 @@ from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics import TensorStats
-from lpot.core.smooth import CHANNELS
+from lpot.core.ptq.smoothquant import CHANNELS
 
 PROBE_SAMPLES = 32
 SHAPED_STEPS = 16  # shapes of so many batches are compared

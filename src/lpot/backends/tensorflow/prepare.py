@@ -30,8 +30,8 @@ from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
+from lpot.core.ptq.smoothquant import Extremes
 from lpot.core.recipe import OpKey
-from lpot.core.smooth import Extremes
 
 logger = logging.getLogger(__name__)
 

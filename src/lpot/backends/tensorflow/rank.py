@@ -14,7 +14,7 @@ from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.repair import ground_of
 from lpot.backends.tensorflow.run import feed, open_session
 from lpot.core.backend import Observations
-from lpot.core.distance import distance
+from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
 
 

@@ -14,8 +14,8 @@ from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Patched, Prepared
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
+from lpot.core.ptq.smoothquant import Extremes, extremes, smoothing
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.smooth import Extremes, extremes, smoothing
 
 SCALES = "scales/"  # where the factors of equalization lie among the extras of observations
 SPLIT = "split_outliers"  # the repair's name in a recipe

@@ -16,7 +16,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.match import SUMS, why_not
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.core.streams import Stream, Ties
+from lpot.core.ptq.streams import Stream, Ties
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from torch import nn
 
 from lpot.backends.torch import abilities
 from lpot.backends.torch import save as saving
-from lpot.backends.torch.advise import advise
+from lpot.backends.torch.advise import smoothings
 from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.curvature import curvature
@@ -24,22 +24,22 @@ from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.observe import observe
 from lpot.backends.torch.profile import profile
-from lpot.backends.torch.ranges import Observed
-from lpot.backends.torch.rank import rank
+from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.run import run
 from lpot.backends.torch.tensors import tensors
 from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
 from lpot.backends.torch.workshop import Workshop
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
+from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
 
 
-class TorchBackend:
+class TorchBackend(Backend[TorchModel]):
     """Modules are replaced one by one; where the flow can be read, int8 is kept between them."""
 
     name = "pytorch"
@@ -134,17 +134,19 @@ class TorchBackend:
         workshop = resumed(_workshop(model), trained.native, trained.rounding or {})
         return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
 
-    def rank(
-        self, model: TorchModel, recipe: Recipe, observations: Observations
-    ) -> dict[OpKey, float]:
-        return rank(_workshop(model), recipe, observations)
-
     def advise(
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> Iterator[Recipe]:
-        """Recipes that may be nearer to FP32 than this one, guessed from statistics."""
+        """Other ranges; then smoothing, where channels are outliers."""
+        yield from super().advise(model, recipe, observations)
         ranges = self._ranges.setdefault(observations, Observed(observations))
-        return advise(_workshop(model), recipe, observations.tensors, ranges)
+        yield from smoothings(_workshop(model), recipe, ranges)
+
+    def input_stats(
+        self, model: TorchModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, TensorStats]:
+        seen = {key: observations.tensors.get(inlet_name(key.name)) for key in recipe.low_ops}
+        return {key: stats for key, stats in seen.items() if stats is not None}
 
     def gains(
         self, model: TorchModel, recipe: Recipe, observations: Observations

@@ -12,7 +12,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.core.backend import Observations
-from lpot.core.smooth import CHANNELS, Extremes
+from lpot.core.ptq.smoothquant import CHANNELS, Extremes
 
 TOGETHER = "together"  # which ops read one tensor, among an observation's extras
 NORMS = "norms"  # which layer norm makes all that an op reads

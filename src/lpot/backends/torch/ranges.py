@@ -17,8 +17,8 @@ from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats, affine
+from lpot.core.ptq.smoothquant import EACH
 from lpot.core.recipe import Recipe, TensorConfig
-from lpot.core.smooth import EACH
 
 if TYPE_CHECKING:
     from lpot.backends.torch.workshop import Workshop

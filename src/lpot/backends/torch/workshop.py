@@ -25,8 +25,8 @@ from lpot.backends.torch.passes.find_streams import find_streams
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
+from lpot.core.ptq.streams import Stream
 from lpot.core.recipe import TensorConfig
-from lpot.core.streams import Stream
 
 logger = logging.getLogger(__name__)
 

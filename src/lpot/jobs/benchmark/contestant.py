@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 
 from lpot.backends import detect, get_backend
+from lpot.core.backend import Profiled
 from lpot.core.batch import InputSpec
 from lpot.core.card import read_card
 from lpot.core.errors import ConfigError, LpotError
@@ -180,11 +181,11 @@ def serve(orders: Iterable[str], answer: Callable[[dict[str, Any]], None]) -> No
 def _profile(loaded: Loaded, feed: Any, runs: int) -> dict[str, Any]:
     """Seconds of each op, where the framework can tell; else why not."""
     model = loaded.model
-    verb = getattr(model.backend, "profile", None) if model is not None else None
-    if verb is None:
+    backend = None if model is None else model.backend
+    if not isinstance(backend, Profiled):
         return {"ops": None, "why": f"{loaded.framework or 'it'} can't tell the time of single ops"}
     try:
-        return {"ops": [op.to_json() for op in verb(model, feed, runs)]}
+        return {"ops": [op.to_json() for op in backend.profile(model, feed, runs)]}
     except LpotError as error:
         return {"ops": None, "why": str(error)}  # its times are good all the same
 

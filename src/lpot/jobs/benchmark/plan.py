@@ -109,7 +109,7 @@ def placed(config: Config) -> Iterator[None]:
         raise ConfigError(said, path, config.where(path)) from error
 
 
-def open_model(config: Config, source: Any, framework: str | Backend | None = None) -> Model:
+def open_model(config: Config, source: Any, framework: str | Backend[Any] | None = None) -> Model:
     """The model behind a path, an object of a framework, or a handle."""
     if isinstance(source, Model):
         return source

@@ -54,7 +54,7 @@ class Benchmarker:
     dataloader = Quantizer.dataloader
 
     def __init__(
-        self, conf_fname_or_obj: Conf = None, *, framework: str | Backend | None = None
+        self, conf_fname_or_obj: Conf = None, *, framework: str | Backend[Any] | None = None
     ) -> None:
         self.config = read_config(conf_fname_or_obj)
         self.results = Results()

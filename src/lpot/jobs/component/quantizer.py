@@ -20,7 +20,9 @@ class Quantizer:
     q_func: Any = None  # the training loop of quant_aware_training
     train_func: Any = None  # the same under its later name
 
-    def __init__(self, conf_fname_or_obj: Conf = None, *, framework: Backend | None = None) -> None:
+    def __init__(
+        self, conf_fname_or_obj: Conf = None, *, framework: Backend[Any] | None = None
+    ) -> None:
         self.config = read_config(conf_fname_or_obj)
         self.result: Result | None = None
         self.listener: Listener = _terminal()

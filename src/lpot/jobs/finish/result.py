@@ -68,7 +68,7 @@ def finish(
     _warn_about_scores(job, result)
     result = with_held_out(job, with_interval(job, result))
     result = with_speed(job, result)
-    for text in getattr(job.backend, "offers", lambda model: ())(model):
+    for text in job.backend.offers(model):
         job.add_note(text)
     return _write(job, result)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from lpot.core.backend import Trainable
 from lpot.core.recipe import OpKey
 from lpot.core.result import Result
 from lpot.jobs.tune.insight import context
@@ -65,7 +66,7 @@ def _next_steps(job: Job, result: Result) -> list[str]:
     options = (option for info in job.capability.ops.values() for option in info.choices)
     if any(option.precision in HALVES for option in options):
         steps.append("`strategy: auto_mixed_precision` for 16-bit floats")
-    if hasattr(job.backend, "prepare_training") and job.request.q_func is None:
+    if isinstance(job.backend, Trainable) and job.request.q_func is None:
         steps.append("training with INT8's rounding in it (`train=`)")
     allows = job.goal.relative if job.goal.relative is not None else job.goal.absolute
     return [

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ruamel.yaml import YAML
 
 from lpot.config.identity import public
+from lpot.core.backend import Traced
 from lpot.core.card import write_text
 from lpot.core.cpu import this_cpu
 from lpot.core.profile import Profile, ProfileRow
@@ -118,7 +119,7 @@ def _contrasts(job: Job, result: Result) -> list[Contrast]:
     """FP32 against the best model on the first calibration batch, where that can be had."""
     inputs = None if job.calibration is None else job.calibration.first.inputs
     quick = job.model.nbytes < HEAVY and not result.interrupted
-    if inputs is None or not quick or not hasattr(job.backend, "tensors"):
+    if inputs is None or not quick or not isinstance(job.backend, Traced):
         return []
     keys = [info.key for info in job.capability.low()][:LOOKED_AT]
     if not result.recipe.low_ops:
@@ -145,12 +146,13 @@ def _by_key(job: Job, profile: Profile) -> dict[OpKey, ProfileRow]:
 
 def _graphs(job: Job, result: Result) -> dict[str, tuple[GraphNode, ...]]:
     """Both graphs, where they are small enough to be looked at."""
-    wiring = getattr(job.backend, "wiring", None)
-    if wiring is None or len(job.capability.ops) > SMALL_GRAPH:
+    wiring = job.backend.wiring
+    if len(job.capability.ops) > SMALL_GRAPH:
         return {}
     drawn = optional("graphs", lambda: (wiring(job.model), wiring(result.model)))
     before, after = drawn or ((), ())
-    if len(before) > SMALL_GRAPH or len(after) > DRAWN_GRAPH or not result.recipe.low_ops:
+    small = 0 < len(before) <= SMALL_GRAPH and len(after) <= DRAWN_GRAPH
+    if not small or not result.recipe.low_ops:
         return {}
     return {"fp32": before, "best": after}
 

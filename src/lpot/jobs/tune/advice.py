@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from lpot.core.backend import Observations
 from lpot.core.card import write_text
-from lpot.core.distance import distance, few
 from lpot.core.history import key_of
 from lpot.core.progress import tracked
+from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 
@@ -30,8 +30,6 @@ def advised(job: Job, space: TuningSpace) -> TuningSpace:
     The backend guesses from statistics; the outputs on a calibration batch decide. What was found
     is kept with the run, so that a rerun needs no calibration to propose the same recipes.
     """
-    if not hasattr(job.backend, "advise"):
-        return space
     place = job.workspace.folder / f"advice-{key_of(job.fingerprint)}.json"
     known = _read(place)
     if known is None:
@@ -46,7 +44,7 @@ def _best_advice(job: Job, space: TuningSpace) -> Recipe:
     observations = job.observe(default.samples)
     if observations is None or not observations.probe:
         return default
-    advice = job.backend.advise(job.model, default, observations)  # type: ignore[attr-defined]
+    advice = job.backend.advise(job.model, default, observations)
     smooth = job.config.quantization.recipes.smooth_quant
     candidates = [
         _allowed(space, default, recipe)

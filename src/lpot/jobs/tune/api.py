@@ -28,7 +28,7 @@ def tune(
     *,
     bar: float | str | None = None,
     config: Conf = None,
-    framework: str | Backend | None = None,
+    framework: str | Backend[Any] | None = None,
     approach: str | None = None,
     strategy: str | Strategy | None = None,
     max_trials: int | None = None,

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
-from lpot.core.distance import distance
+from lpot.core.backend import Differentiable, Observations
 from lpot.core.errors import LpotError
+from lpot.core.model import Model
 from lpot.core.progress import tracked
+from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.strategy import StrategyContext
 
 if TYPE_CHECKING:
     from lpot.jobs.tune.quantize import Job
+
+Verb = Callable[[Model, Recipe, Observations], dict[OpKey, float]]
 
 
 def context(job: Job) -> StrategyContext:
@@ -37,15 +41,19 @@ class Insight:
 
     def ranking(self) -> dict[OpKey, float]:
         """Harm by op, from calibration data alone."""
-        self.job.harm = self._verb("rank", "ranking ops by the harm they do")
+        phase = "ranking ops by their sensitivity"
+        self.job.harm = self._ask("rank", self.job.backend.rank, phase)
         return self.job.harm
 
     def gains(self) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision; negative where it loses."""
-        return self._verb("gains", "measuring what each op gains")
+        return self._ask("gains", self.job.backend.gains, "measuring what each op gains")
 
     def curvature(self) -> dict[OpKey, float]:
-        return self._verb("curvature", "looking at the curvature of the loss")
+        backend = self.job.backend
+        if not isinstance(backend, Differentiable):
+            return {}
+        return self._ask("curvature", backend.curvature, "looking at the curvature of the loss")
 
     def rest(self, recipe: Recipe) -> Mapping[OpKey, float]:
         """The harm that stays when one more op of the recipe goes back to float, op by op."""
@@ -70,16 +78,15 @@ class Insight:
             model.close()
         return left
 
-    def _verb(self, verb: str, phase: str) -> dict[OpKey, float]:
+    def _ask(self, name: str, verb: Verb, phase: str) -> dict[OpKey, float]:
         job = self.job
         recipe = job.space.default()
         observations = job.observe(recipe.samples)
-        if observations is None or not hasattr(job.backend, verb):
+        if observations is None:
             return {}
         job.listener.phase(phase)
         try:
-            found: dict[OpKey, float] = getattr(job.backend, verb)(job.model, recipe, observations)
+            return verb(job.model, recipe, observations)
         except LpotError as error:
-            job.add_note(f"{verb}: {error}; ops are taken without it")
+            job.add_note(f"{name}: {error}; ops are taken without it")
             return {}
-        return found

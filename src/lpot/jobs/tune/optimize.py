@@ -48,7 +48,7 @@ class OptimizeJob(Job):
         floats = replace(self.capability, ops=ops)
         rules = (*float_rules(self.config), *self.request.rules)
         space = restrict(floats, rules, (0,), self.request.lenient, halves=True)
-        repairs = (FOLD,) if getattr(self.backend, "folds", False) else ()
+        repairs = (FOLD,) if self.backend.folds else ()
         notes = (*space.notes, *self._remarks(words, space, bool(repairs)))
         return replace(space, repairs=repairs, notes=notes)
 

@@ -25,7 +25,7 @@ from lpot.config.rules import (
     sampling_sizes,
 )
 from lpot.config.schema import Config
-from lpot.core.backend import Approach, Backend, Observations
+from lpot.core.backend import Approach, Backend, Differentiable, Observations
 from lpot.core.calibration import Calibration
 from lpot.core.errors import CalibrationError, ConfigError, DataError
 from lpot.core.evaluate import Evaluator
@@ -167,7 +167,7 @@ class Job:
     def _policy(self) -> Policy:
         name = self.config.tuning.strategy.name
         chosen = get_strategy(self.request.strategy or name, self.config.quantization.quant_level)
-        if chosen.needs is not None and not hasattr(self.backend, chosen.needs):
+        if chosen.needs == "curvature" and not isinstance(self.backend, Differentiable):
             raise ConfigError(
                 f"{name} needs the {chosen.needs} of the loss, which backend {self.backend.name} "
                 "can't tell: use mse_v2 or basic",
@@ -325,7 +325,7 @@ class Job:
 
     @property
     def best_path(self) -> Path:
-        return self.workspace.folder / getattr(self.backend, "best_name", "best_model")
+        return self.workspace.folder / self.backend.best_name
 
     def keep(self, trial: Trial, model: Model) -> None:
         """The best so far is on disk before the next trial begins."""

@@ -36,18 +36,16 @@ def switch_rules(config: Config, capability: Capability) -> tuple[Rule, ...]:
 
 def asked_repairs(config: Config, backend: Backend) -> tuple[str, ...]:
     """The repairs that are switched on, as far as the backend has them."""
-    offered = getattr(backend, "repairs", ())
-    return tuple(repair for _, repair in _wanted(config) if repair in offered)
+    return tuple(repair for _, repair in _wanted(config) if repair in backend.repairs)
 
 
 def missing_repairs(config: Config, backend: Backend) -> list[str]:
     """One sentence for each repair that the user asked for and the backend does not have."""
-    offered = getattr(backend, "repairs", ())
     asked = config.quantization.recipes.model_fields_set
     return [
         f"{PLACE}.{switch} is not done by backend {backend.name}: its models are built without it"
         for switch, repair in _wanted(config)
-        if repair not in offered and switch in asked
+        if repair not in backend.repairs and switch in asked
     ]
 
 

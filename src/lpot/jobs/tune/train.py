@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from lpot.config.rules import trains
-from lpot.core.backend import Observations
+from lpot.core.backend import Observations, Trainable
 from lpot.core.batch import Batch, Inputs
 from lpot.core.calibration import ENDLESS_SAMPLES, Calibration, owned
 from lpot.core.errors import ConfigError, LpotError, TrainingError
@@ -29,7 +29,6 @@ from lpot.jobs.tune.trained import FOLDER, known_stamp, trained_model
 APPROACH = "quantization.approach"
 SECTION = "quantization.train"
 MOST_SAMPLES = 1000  # kept in memory, for the calibrations before and after the training
-VERBS = ("prepare_training", "finish_training", "resume_training")
 
 Loop = Callable[[Any], Any]
 
@@ -120,7 +119,8 @@ class TrainJob(Job):
         self.request = replace(self.request, model=self.model.native, q_func=None)
 
     def _trained(self) -> Model:
-        backend: Any = self.backend
+        backend = self.backend
+        assert isinstance(backend, Trainable)  # or there would be no loop
         held, before = self._calibrated()
         samples = max(self.space.samples) or ENDLESS_SAMPLES
         trainee = backend.prepare_training(self.model, self.space.default(), before, samples)
@@ -131,7 +131,7 @@ class TrainJob(Job):
         if isinstance(returned, Exception):
             said = f"q_func raised {type(returned).__name__}: {returned}"
             raise TrainingError(said) from returned
-        trained: Model = backend.finish_training(self.model, trainee, returned)
+        trained = backend.finish_training(self.model, trainee, returned)
         seen = held or trainee.seen
         if not seen:
             raise TrainingError(
@@ -166,8 +166,8 @@ def _held(batches: Iterable[Inputs]) -> list[Inputs]:
 
 def _loop(job: Job) -> Loop:
     """q_func, or one made from the yaml; what can't be is said before anything is evaluated."""
-    backend: Any = job.backend
-    if any(not hasattr(backend, verb) for verb in VERBS):
+    backend = job.backend
+    if not isinstance(backend, Trainable):
         raise _wrong(
             job,
             f"backend {backend.name} can't train: give the torch module, or quantize after "
@@ -185,9 +185,9 @@ def _loop(job: Job) -> Loop:
     return given
 
 
-def _from_section(job: Job, backend: Any) -> Loop:
+def _from_section(job: Job, backend: Trainable) -> Loop:
     section = job.config.quantization.train
-    if section is None or not hasattr(backend, "training_loop"):
+    if section is None:
         raise _wrong(
             job,
             "quant_aware_training needs your training loop: give q_func, a function that trains "
@@ -200,8 +200,7 @@ def _from_section(job: Job, backend: Any) -> Loop:
             job, f"{' and '.join(lacking)} not given: all of {', '.join(needed)} are", SECTION
         )
     loader = yaml_loader(job.config, section.dataloader, f"{SECTION}.dataloader")
-    made: Loop = backend.training_loop(plain(section), loader)
-    return made
+    return backend.training_loop(plain(section), loader)
 
 
 def _wrong(job: Job, message: str, path: str = APPROACH) -> ConfigError:

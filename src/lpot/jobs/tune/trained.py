@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
+from lpot.core.backend import Backend, Trainable
 from lpot.core.card import read_card
 from lpot.core.errors import HistoryError
 from lpot.core.model import Model
@@ -12,15 +12,16 @@ from lpot.core.model import Model
 FOLDER = "trained"  # the FP32 model as training left it
 
 
-def trained_model(backend: Any, source: Model, workspace: Path, stamp: str) -> Model:
+def trained_model(backend: Backend, source: Model, workspace: Path, stamp: str) -> Model:
     """The trained model that a history's trials were made from."""
     card = read_card(workspace / FOLDER).get("training")
     if not isinstance(card, dict) or card.get("stamp") != stamp:
         raise HistoryError(
             f"{workspace / FOLDER}: the trained weights of this history are not there any more"
         )
-    found: Model = backend.resume_training(source, workspace / FOLDER)
-    return found
+    if not isinstance(backend, Trainable):
+        raise HistoryError(f"{workspace / FOLDER}: backend {backend.name} can't train")
+    return backend.resume_training(source, workspace / FOLDER)
 
 
 def known_stamp(workspace: Path, origin: str) -> str | None:

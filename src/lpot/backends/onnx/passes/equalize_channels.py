@@ -7,7 +7,7 @@ import numpy as np
 from lpot.backends.onnx.channels import ChannelGroup, channel_groups
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.layers import made_by, read_by, scale_made, scale_read
-from lpot.core.equalize import channel_scales
+from lpot.core.ptq.equalize import channel_scales
 
 ROUNDS = 4  # a chain of layers settles after a few
 

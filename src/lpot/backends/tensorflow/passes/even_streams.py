@@ -12,8 +12,8 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.backends.tensorflow.streams import find_streams
-from lpot.core.equalize import channel_scales
-from lpot.core.streams import Stream
+from lpot.core.ptq.equalize import channel_scales
+from lpot.core.ptq.streams import Stream
 
 ROUNDS = 4  # a chain of ops settles after a few
 

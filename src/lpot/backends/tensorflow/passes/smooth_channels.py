@@ -24,7 +24,7 @@ from lpot.backends.tensorflow.passes.equalize_channels import input_axis, input_
 from lpot.backends.tensorflow.passes.fold_factors import fold_factors
 from lpot.backends.tensorflow.prepare import Patched, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.core.smooth import Extremes, smooth_factors
+from lpot.core.ptq.smoothquant import Extremes, smooth_factors
 
 
 def outlying_inputs(patched: Patched) -> dict[str, list[Unit]]:

@@ -19,7 +19,7 @@ from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_
 from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input_axis
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.core.smooth import Extremes
+from lpot.core.ptq.smoothquant import Extremes
 
 MOST = 16  # channels taken out of one tensor
 LOUD = 2.0  # times the largest channel of those that stay

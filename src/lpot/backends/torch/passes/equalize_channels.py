@@ -12,8 +12,8 @@ from torch import nn
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.passes.find_streams import reading
 from lpot.backends.torch.weights import float_weights
-from lpot.core.equalize import channel_scales
-from lpot.core.streams import Stream
+from lpot.core.ptq.equalize import channel_scales
+from lpot.core.ptq.streams import Stream
 
 ROUNDS = 4  # a chain of layers settles after a few
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 from lpot.backends.torch.kinds import Site, is_hf_conv1d
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.find_chains import Chain, is_relu
-from lpot.core.streams import Stream, Ties
+from lpot.core.ptq.streams import Stream, Ties
 
 # What lets a positive factor through, channel by channel.
 _POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout2d, nn.Upsample, nn.PReLU)

@@ -18,8 +18,8 @@ from lpot.backends.torch.channels import Group
 from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.weights import float_weights
-from lpot.core.doubt import NOISY
-from lpot.core.smooth import ROWS, best_factors
+from lpot.core.ptq.ranges import NOISY
+from lpot.core.ptq.smoothquant import ROWS, best_factors
 
 GAIN = 1.5  # times less noise, from which on smoothing is worth a look
 QUIET = 1e-4  # noise that is not worth a product in front of the op, but a norm does it for nothing

@@ -1,0 +1,1 @@
+"""Post-training quantization without a framework: each algorithm once, over small adapters."""
