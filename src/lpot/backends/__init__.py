@@ -140,6 +140,14 @@ def implied_approach(name: str | None) -> Approach | None:
     return ALIASES[name][1] if name is not None and name in ALIASES else None
 
 
+def missing_packages(name: str) -> tuple[str, ...]:
+    """What to install before `framework: <name>` works; nothing is imported to find out."""
+    needs = BACKENDS[name].needs
+    return tuple(
+        package for module, package in needs.items() if importlib.util.find_spec(module) is None
+    )
+
+
 def _make(name: str, entry: Entry) -> Backend:
     for module, package in entry.needs.items():
         if importlib.util.find_spec(module) is None:

@@ -131,7 +131,7 @@ class TrainJob(Job):
         if isinstance(returned, Exception):
             said = f"q_func raised {type(returned).__name__}: {returned}"
             raise TrainingError(said) from returned
-        trained = backend.finish_training(self.model, trainee, returned)
+        trained: Model = backend.finish_training(self.model, trainee, returned)
         seen = held or trainee.seen
         if not seen:
             raise TrainingError(

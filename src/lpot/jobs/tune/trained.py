@@ -21,7 +21,8 @@ def trained_model(backend: Backend, source: Model, workspace: Path, stamp: str) 
         )
     if not isinstance(backend, Trainable):
         raise HistoryError(f"{workspace / FOLDER}: backend {backend.name} can't train")
-    return backend.resume_training(source, workspace / FOLDER)
+    found: Model = backend.resume_training(source, workspace / FOLDER)
+    return found
 
 
 def known_stamp(workspace: Path, origin: str) -> str | None:
