@@ -59,7 +59,7 @@ class Same:
     def backend(self) -> Same:
         return self
 
-    def run(self, model: Any, inputs: Any) -> list[Any]:
+    def run_all(self, model: Any, inputs: Any) -> list[Any]:
         return [inputs[0]]
 
 
