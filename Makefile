@@ -12,7 +12,14 @@ MXNET_TESTS := tests/backends/mxnet tests/backends/test_remote.py tests/core tes
 # Python above 3.11 can install. There its tests are left out, saying so.
 HAS_MXNET := $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info < (3, 12) else "")')
 
-.PHONY: demo test test-main test-mxnet test-all no-mxnet lint format bench bench-mxnet examples docs clean
+# What an AVX2 CPU without VNNI decides: kernels, self-tests, plans, training, a small search.
+AVX2_TESTS := tests/core/test_cpu.py tests/core/test_overflow.py tests/backends/onnx/test_plan.py \
+	tests/backends/onnx/test_conformance.py tests/backends/torch/test_torch_kernels.py \
+	tests/backends/torch/test_torch_qat.py tests/backends/tensorflow/test_tf_kernels.py \
+	tests/backends/tensorflow/test_tf_target.py
+
+.PHONY: demo test test-main test-mxnet test-avx2 test-all no-mxnet coverage lint format \
+	bench bench-mxnet examples docs dist release clean
 
 demo: $(VENV)/.demo
 	$(BIN)/lpot demo
@@ -26,12 +33,27 @@ test-main: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev)
 test-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS)
 
+# The same packages on an emulated CPU; then models that travel between it and this one.
+test-avx2: $(VENV)/.dev
+	$(BIN)/python tools/emulate.py build/avx2
+	TF_CPP_MIN_LOG_LEVEL=3 build/avx2/bin/python -m pytest -m "not slow" $(AVX2_TESTS)
+	$(BIN)/python -m pytest tests/avx2
+
 no-mxnet:
 	@echo "the tests of MXNet are left out: they need Python 3.11"
 
 test-all: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev,no-mxnet)
-	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(MXNET)/bin/python) $(BIN)/python -m pytest
+	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(MXNET)/bin/python) \
+		$(BIN)/python -m pytest --ignore tests/avx2
 	$(if $(HAS_MXNET),$(MXNET)/bin/python -m pytest $(MXNET_TESTS))
+	$(MAKE) test-avx2
+
+# Branches counted, in child processes, too.
+coverage: $(VENV)/.dev
+	$(BIN)/python -m coverage erase
+	$(BIN)/python -m coverage run -m pytest -m "not slow"
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check $(SOURCES)
@@ -57,6 +79,13 @@ docs: $(VENV)/.dev
 	$(BIN)/python -m lpot.config.document
 	$(BIN)/python -m lpot.metric.document
 	$(BIN)/python -m lpot.data.document
+
+# Wheel and source archive, the same bytes each time, tried in empty environments.
+dist: $(VENV)/.dev
+	$(BIN)/python tools/dist.py --try onnx
+
+release: $(VENV)/.dev
+	$(BIN)/python tools/release.py
 
 clean:
 	rm -rf $(VENV) $(MXNET) build dist lpot_workspace src/*.egg-info

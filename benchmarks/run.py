@@ -15,6 +15,7 @@ import argparse
 import importlib
 import importlib.util
 import logging
+import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -106,6 +107,7 @@ def main() -> int:
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     for name in ("models", "peers", "tensorflow_nets", "tensorflow_peers"):
         logging.getLogger(name).setLevel(logging.INFO)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     CACHE.mkdir(parents=True, exist_ok=True)
     board = Board(CACHE.parent)
     failed = [name for name, nets in plan.items() if not _ran(name, nets, board)]

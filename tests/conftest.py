@@ -2,8 +2,29 @@
 
 from __future__ import annotations
 
+import random
+from itertools import groupby
+
+import pytest
 from hypothesis import settings
 
 # Examples are never timed: on a busy machine, or an emulated CPU, a correct one takes seconds.
 settings.register_profile("lpot", deadline=None)
 settings.load_profile("lpot")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--shuffle", type=int, metavar="SEED", help="files, and tests in each, mixed")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """No test may need another one before it."""
+    seed = config.getoption("--shuffle")
+    if seed is None:
+        return
+    draw = random.Random(seed)
+    files = [list(group) for _, group in groupby(items, key=lambda item: item.path)]
+    draw.shuffle(files)
+    for tests in files:
+        draw.shuffle(tests)
+    items[:] = [test for tests in files for test in tests]
