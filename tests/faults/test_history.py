@@ -109,15 +109,43 @@ JUNK = {
 
 
 @pytest.mark.parametrize("junk", JUNK.values(), ids=JUNK)
-def test_junk_ends_what_is_believed(written: lpot.Result, junk: bytes) -> None:
+def test_junk_costs_itself_alone(written: lpot.Result, junk: bytes) -> None:
     path = written.history
     lines = path.read_bytes().splitlines()
     # Header, baseline, and two lines for each of two trials.
     path.write_bytes(b"\n".join([*lines[:6], junk, *lines[6:], b""]))
     history = reopen(path)
-    assert len(history.trials) == 2
+    assert len(history.trials) == 4
     assert "line 7" in history.notes[0] and "kept as history-damaged" in history.notes[0]
     assert History.read(path).notes == []
+
+
+def test_one_flipped_bit_costs_one_line_at_most(written: lpot.Result) -> None:
+    """In every line, the header included: each of the others is still believed."""
+    path = written.history
+    whole, fingerprint = path.read_bytes(), History.read(path).fingerprint
+    lines = whole.splitlines(keepends=True)
+    place = 0
+    for line in lines:
+        spoilt = bytearray(whole)
+        spoilt[place + len(line) // 2] ^= 1 << 3
+        place += len(line)
+        path.write_bytes(spoilt)
+        history = History.open(path, fingerprint)
+        kind = json.loads(line)["kind"]
+        assert len(history.trials) == (3 if kind == "trial" else 4), kind
+        assert (history.baseline is None) is (kind == "baseline")
+        assert "kept as history-damaged" in history.notes[0]
+        assert History.read(path).notes == []
+        for aside in path.parent.glob("history-damaged*"):
+            aside.unlink()
+
+
+def test_a_lost_header_does_not_make_another_runs_history_ours(written: lpot.Result) -> None:
+    path = written.history
+    path.write_bytes(b"x" + path.read_bytes())
+    other = History.open(path, {"model": "another"})
+    assert other.trials == [] and "can't be used" in other.notes[0]
 
 
 def test_an_edited_score_is_noticed(tune: Any, written: lpot.Result) -> None:
@@ -130,17 +158,17 @@ def test_an_edited_score_is_noticed(tune: Any, written: lpot.Result) -> None:
     assert again.accuracy is not None and again.accuracy < 0.9
 
 
-def test_entries_that_can_not_be_understood_end_what_is_believed(written: lpot.Result) -> None:
+def test_entries_that_can_not_be_understood_are_left_out(written: lpot.Result) -> None:
     def change(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
         del lines[5]["recipe"]  # of the second trial
         return lines
 
     rewrite(written.history, change)
     history = reopen(written.history)
-    assert len(history.trials) == 1
+    assert len(history.trials) == 3
     assert "line 6 of the history can't be understood" in history.notes[0]
     history.append(written.trials[2])
-    assert len(reopen(written.history).trials) == 2
+    assert len(reopen(written.history).trials) == 4
 
 
 def test_another_format_is_kept_aside_and_a_fresh_one_begun(
@@ -384,3 +412,45 @@ def test_endless_error_texts_and_half_characters_are_written(tune: Any) -> None:
     result = tune(evaluate=judge, **OPTIONS)
     assert result.history.stat().st_size < 20_000
     assert all(trial.state is State.FAILED for trial in get_tuning_history(result.history))
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_trials_open_quickly_in_little_memory(script: Any) -> None:
+    out = script(MANY, 100_000).stdout.split()
+    assert int(out[0]) == 100_000
+    assert float(out[1]) <= 10, "seconds of CPU"
+    assert int(out[2]) <= 300, "MiB"
+
+
+def test_trials_share_what_they_have_in_common(script: Any) -> None:
+    """A twentieth of it, by memory alone: a clock would ask how busy the machine is."""
+    few, many = (int(script(MANY, count).stdout.split()[2]) for count in (100, 5_000))
+    assert many - few <= 12, "MiB"
+
+
+MANY = """
+import os, random, resource, sys, time
+from pathlib import Path
+from lpot.core.history import History
+from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.trial import Score, State, Trial
+path, count, mark = Path("history.jsonl"), int(sys.argv[1]), {"model": "m"}
+path.unlink(missing_ok=True)
+if os.fork() == 0:
+    os.fsync = lambda handle: None
+    keys = [OpKey(f"block{number}/conv", "Conv") for number in range(30)]
+    low = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym", "per_channel"))
+    whole, draw = Recipe({key: low for key in keys}, samples=100), random.Random(1)
+    history = History.open(path, mark)
+    for number in range(1, count + 1):
+        recipe = whole.with_float([key for key in keys if draw.random() < 0.5])
+        score = Score(draw.random(), 0.1, 100, None, 0.01, 1000)
+        history.begin(number, recipe)
+        history.append(Trial(number, recipe, State.DONE, score, False, seconds=0.2))
+    os._exit(0)
+os.wait()
+began = time.process_time()
+history = History.open(path, mark)
+used = time.process_time() - began
+print(len(history.trials), used, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10)
+"""

@@ -147,7 +147,7 @@ def test_saving_to_a_place_that_can_not_be_written(tune: Any, tmp_path: Path) ->
 def test_a_save_that_fails_leaves_the_old_file_whole(
     tune: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lpot.backends.onnx import save
+    from lpot.core import publish
 
     path = tmp_path / "model.onnx"
     first = tune(evaluate=lambda model: 1.0).model
@@ -158,7 +158,7 @@ def test_a_save_that_fails_leaves_the_old_file_whole(
     def no_space(*args: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(save, "_sync", no_space)
+    monkeypatch.setattr(publish, "_settle", no_space)
     with pytest.raises(WorkspaceError, match="No space left"):
         other.save(path)
     assert path.read_bytes() == before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import pytest
 import lpot
 import onnx_models
 from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
+from lpot.core.history import History
 from lpot.core.workspace import safe_name
 
 OWNER = """
@@ -188,20 +190,107 @@ def test_a_second_process_is_told_who_owns_the_workspace(
 
 def test_drafts_of_a_killed_run_are_swept_and_nothing_else(tune: Any, tmp_path: Path) -> None:
     folder = tmp_path / "ws"
-    (folder / ".lpot-abc").mkdir(parents=True)
-    (folder / ".lpot-abc" / "best_model.onnx").write_bytes(b"half")
-    (folder / ".history.jsonl.77.tmp").touch()
-    (folder / "notes.txt").write_text("mine")
-    (folder / ".hidden").write_text("mine too")
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    drafts = [folder / f".lpot-draft-{number}-0a1b2c3d" for number in (gone.pid, os.getpid())]
+    for draft in drafts:
+        draft.mkdir(parents=True)
+        (draft / "best_model.onnx").write_bytes(b"half")
+    (folder / f".history.jsonl.lpot-{gone.pid}-tmp").touch()
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").touch()
-    (folder / ".lpot-link").symlink_to(outside)
+    (folder / f".lpot-draft-{gone.pid}-ffffffff").symlink_to(outside)
+    mine = [".hidden", ".notes.tmp", ".notes.77.tmp", ".lpot-notes", ".lpot-draft-12", "notes.txt"]
+    for name in mine:
+        (folder / name).write_text("mine")
+    for name in (".backup.tmp", ".lpot-experiments", f".lpot-draft-{gone.pid}-mine"):
+        (folder / name).mkdir()
+        mine.append(name)
+    alive = folder / f".lpot-draft-{os.getppid()}-0a1b2c3d"  # another's, who is still at it
+    alive.mkdir()
     tune(evaluate=judge)
-    left = {path.name for path in folder.iterdir()}
-    assert left >= {"notes.txt", ".hidden"}
-    assert not any(name.startswith(".lpot") or name.endswith(".tmp") for name in left)
+    left = {path.name for path in folder.iterdir() if path.name.startswith((".", "notes"))}
+    assert left == {*mine, alive.name}
     assert (outside / "precious").exists()
+
+
+def test_the_working_folder_as_a_workspace_keeps_its_files(
+    tune: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".notes.tmp").write_text("mine")
+    (tmp_path / ".backup.tmp").mkdir()
+    (tmp_path / ".lpot-experiments").mkdir()
+    for _ in range(2):
+        tune(evaluate=judge, workspace=Path())
+    hidden = {path.name for path in tmp_path.iterdir() if path.name.startswith(".")}
+    assert hidden == {".notes.tmp", ".backup.tmp", ".lpot-experiments"}
+
+
+FORKER = """
+import os, sys, time, pathlib
+import onnx_models, lpot
+model = onnx_models.mlp()
+def judge(given):
+    if os.fork() == 0:
+        pathlib.Path("child").write_text(str(os.getpid()))
+        time.sleep(60)
+        os._exit(0)
+    while not pathlib.Path("child").exists():
+        time.sleep(0.01)
+    os._exit(3)
+lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+"""
+
+
+def test_a_forked_child_that_lives_on_holds_no_lock(tune: Any, script: Any, tmp_path: Path) -> None:
+    assert script(FORKER, check=False).returncode == 3
+    child = int((tmp_path / "child").read_text())
+    try:
+        os.kill(child, 0)  # it is still there
+        assert tune(evaluate=judge).met is True
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+TWICE = """
+import sys, time
+import onnx_models, lpot
+model = onnx_models.mlp()
+def judge(given):
+    time.sleep(1.0)
+    return 1.0
+try:
+    result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+    print("DONE", result.met)
+except lpot.LpotError as error:
+    print("BUSY", error)
+"""
+
+
+def test_two_tunings_started_at_once_in_one_workspace(tmp_path: Path, environment: Any) -> None:
+    """One does the work, the other says who holds the workspace; nothing is mixed up."""
+    both = [
+        subprocess.Popen(
+            [sys.executable, "-c", TWICE],
+            cwd=tmp_path,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=120)[0] for process in both]
+    words = sorted(text.split()[0] for text in said)
+    # On a machine that starts the second a second later both may have done it, one after the other.
+    assert words in (["BUSY", "DONE"], ["DONE", "DONE"]), said
+    for text, other in zip(said, reversed(both), strict=True):
+        if text.startswith("BUSY"):
+            assert f"process {other.pid} is tuning here" in text
+    history = History.read(tmp_path / "ws" / "history.jsonl")
+    assert history.notes == [] and len(history.trials) == 1
 
 
 def test_a_best_model_that_was_lost_or_spoilt_is_written_again(tune: Any) -> None:

@@ -80,7 +80,7 @@ def run_bert_block(name: str, task: str, eval_task: str, stubs: bool, more: list
 
 def checkpoint() -> Path:
     (found,) = Path("lpot_workspace").rglob("best_configure.yaml")
-    assert (found.parent / "best_model_weights.pt").is_file()
+    assert (found.parent / "model.safetensors").is_file()
     return found.parent
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import os
 from collections.abc import Mapping
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from lpot.core.checked import checked, read_json
 from lpot.core.cpu import this_cpu
+from lpot.core.draft import sync_folder as sync_folder
+from lpot.core.draft import write_text as write_text
 from lpot.core.errors import HistoryError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
@@ -20,42 +23,90 @@ logger = logging.getLogger(__name__)
 FORMAT = 1
 # Features that decide which integer kernels run, and so the last bits of a result.
 KERNEL_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
+ADVICE = "delete it to load the model without its card, or save the model again"
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """What a card must look like; all but its format may be missing."""
+
+    format: int
+    framework: str | None = None
+    name: str | None = None
+    file: str | None = None
+    main: str | None = None
+    sha256: str | None = None
+    pieces: dict[str, str] | None = None
+    cpu: dict[str, bool] | None = None
+    versions: dict[str, str] | None = None
+    recipe: dict[str, Any] | None = None
+    met: bool | None = None
+    ends: dict[str, list[str]] | None = None
+    params_sha256: str | None = None
 
 
 def card_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.card.json")
 
 
-def write_card(model: Model, path: Path) -> Path:
-    """Describe the file just written at `path`."""
-    card: dict[str, Any] = {
+def make_card(
+    model: Model, path: Path, main: str = "", pieces: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """The card of a model that lies, or will lie, at `path`.
+
+    `pieces` maps each of its files, relative to their folder, to its hash; `main` is the one that
+    stands for all of them, inside of `path` if that is a folder.
+    """
+    known = pieces_of(path) if pieces is None else pieces
+    first = main or path.name
+    return {
         "format": FORMAT,
         "framework": model.backend.name,
         "file": path.name,
-        "sha256": sha256(path) if path.is_file() else None,
+        **({"main": main} if main else {}),
+        "sha256": known.get(first),
+        "pieces": dict(sorted(known.items())),
         "cpu": {name: this_cpu().has(name) for name in KERNEL_FEATURES},
         "versions": model.backend.versions(),
         "recipe": None if model.recipe is None else model.recipe.to_json(),
         "met": model.met,
         **model.card,
     }
+
+
+def write_card(model: Model, path: Path) -> Path:
+    """Describe the file or folder just written at `path`."""
+    return put_card(path, make_card(model, path))
+
+
+def put_card(path: Path, card: Mapping[str, Any]) -> Path:
     target = card_path(path)
     write_text(target, json.dumps(card, indent=1, ensure_ascii=False) + "\n")
     return target
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The card of a saved model; empty when there is none."""
+    """The card of a saved model; empty when there is none.
+
+    While a model is replaced its card describes both, the new one and the one `before`: the hash
+    tells which of them is there.
+    """
     source = card_path(path)
     if not source.is_file():
         return {}
-    try:
-        card = json.loads(source.read_text("utf-8"))
-    except ValueError as error:
-        raise HistoryError(f"{source}: the card is not valid JSON ({error})") from error
+    card = read_json(source, ADVICE)
     if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise HistoryError(f"{source}: written by another version of lpot, or not a card")
-    return card
+        raise HistoryError(f"{source}: written by another version of lpot, or not a card: {ADVICE}")
+    checked(_Shape, card, source, ADVICE)
+    if "before" not in card:
+        return card
+    before = card.pop("before")
+    if _main_hash(path, card) == card.get("sha256"):
+        return card
+    if not isinstance(before, dict):
+        return {}
+    checked(_Shape, before, source, ADVICE)
+    return before
 
 
 def recipe_of(card: Mapping[str, Any], path: Path) -> Recipe | None:
@@ -64,9 +115,9 @@ def recipe_of(card: Mapping[str, Any], path: Path) -> Recipe | None:
         return None
     try:
         return Recipe.from_json(raw)
-    except (KeyError, TypeError, ValueError, IndexError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise HistoryError(
-            f"{card_path(path)}: the recipe in the card is damaged ({error!r})"
+            f"{card_path(path)}: the recipe in the card is damaged ({error!r}): {ADVICE}"
         ) from error
 
 
@@ -75,9 +126,9 @@ def compare_card(card: Mapping[str, Any], path: Path, versions: Mapping[str, str
     if not card:
         return []
     found = []
-    if card.get("sha256") and path.is_file() and sha256(path) != card["sha256"]:
+    if card.get("sha256") and _main_hash(path, card) != card["sha256"]:
         found.append("the file is not the one its card describes (its hash differs)")
-    cpu = card.get("cpu", {})
+    cpu = card.get("cpu") or {}
     differing = [
         name for name in KERNEL_FEATURES if name in cpu and cpu[name] != this_cpu().has(name)
     ]
@@ -86,12 +137,38 @@ def compare_card(card: Mapping[str, Any], path: Path, versions: Mapping[str, str
             f"it was tuned on a CPU that differs in {', '.join(differing)}: "
             "accuracy and speed may differ, measure again"
         )
-    for name, version in card.get("versions", {}).items():
+    for name, version in (card.get("versions") or {}).items():
         if name in versions and versions[name] != version:
             found.append(f"it was tuned with {name} {version}, here is {versions[name]}")
     for text in found:
         logger.warning("%s: %s", path, text)
     return found
+
+
+def is_whole(path: Path, card: Mapping[str, Any]) -> bool:
+    """Is every piece of the model there, as its card has it?"""
+    pieces = card.get("pieces") or ({path.name: card["sha256"]} if card.get("sha256") else {})
+    folder = path if card.get("main") or path.is_dir() else path.parent
+    try:
+        return bool(pieces) and all(
+            is_inside(name) and sha256(folder / name) == digest for name, digest in pieces.items()
+        )
+    except OSError:
+        return False
+
+
+def is_inside(name: str) -> bool:
+    """A card is a foreign file: a piece's name must not lead out of the model's folder."""
+    given = PurePosixPath(name)
+    return not given.is_absolute() and ".." not in given.parts and "\0" not in name
+
+
+def pieces_of(path: Path) -> dict[str, str]:
+    """The hash of a file, or of every file in a folder, by name."""
+    if path.is_file():
+        return {path.name: sha256(path)}
+    files = sorted(file for file in path.rglob("*") if file.is_file())
+    return {file.relative_to(path).as_posix(): sha256(file) for file in files}
 
 
 def sha256(path: Path) -> str:
@@ -102,23 +179,10 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Whole or not at all: written beside, synced, then renamed over."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("w", encoding="utf-8") as stream:
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
-    sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new or renamed file is safe from a power cut only when its folder is synced, too."""
-    if os.name != "posix":
-        return
-    handle = os.open(folder, os.O_RDONLY)
+def _main_hash(path: Path, card: Mapping[str, Any]) -> str | None:
+    main = card.get("main") or ""
+    place = path / main if main and is_inside(main) else path
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        return sha256(place) if place.is_file() else None
+    except OSError:
+        return None

@@ -10,7 +10,8 @@
     │   └── UnsupportedOp      one op that can't do what was asked
     ├── BackendUnavailable     a framework that is not installed: which package to install
     ├── WorkspaceError         disk, permissions, locks
-    │   └── WorkspaceBusy      another process owns the workspace
+    │   ├── WorkspaceBusy      another process owns the workspace
+    │   └── SaveError          a model that does not come back from disk as it was written
     ├── HistoryError           a journal that can't be used
     └── NotAvailableYet        a name of the contract whose work is still to come
 
@@ -82,6 +83,10 @@ class WorkspaceError(LpotError):
 
 class WorkspaceBusy(WorkspaceError):
     """Another process owns the workspace."""
+
+
+class SaveError(WorkspaceError):
+    """A model that does not come back from disk as it was written; it was not kept."""
 
 
 class HistoryError(LpotError):

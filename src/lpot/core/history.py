@@ -1,14 +1,13 @@
 """The journal of a tuning: append-only JSON lines, each synced to disk, so that a rerun goes on.
 
 The first line is a header with the fingerprint of model, config, data and versions; then the
-baseline; then a line when a trial begins and one when it ends. Every line carries a checksum: a
-line torn by a crash, or edited, ends what is believed. No samples, no secrets, no pickle.
+baseline; then a line when a trial begins and one when it ends. Every line carries a checksum: one
+that was torn by a crash, or edited, is left out, and the others stand. No samples, no secrets, no
+pickle.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
@@ -17,18 +16,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from lpot.core.card import sync_folder, write_text
+from lpot.core.draft import beside, sync_folder
 from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.journal import FORMAT, Fingerprint, Found, key_of, make_line, no_garbage, read_line
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, State, Trial
 
 logger = logging.getLogger(__name__)
 
-FORMAT = 1
 NAME = "history.jsonl"
-KINDS = ("header", "baseline", "begin", "leave", "trial")
-DEATHS = 2  # of the process within one trial, after which it is not tried again
-Fingerprint = Mapping[str, str]
+DEATHS = 2  # of the process within one trial, after which it comes last
+LAST = 3  # after which it is not tried again: a search must come to an end
+# What an entry raises that is sound as a line and yet none of ours.
+DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 class ProcessDied(Exception):
@@ -56,19 +56,19 @@ class History:
     ) -> History:
         """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said."""
         history = cls(path, fingerprint, info)
-        lines, damage = _read_lines(path)
-        header = lines[0] if lines else {}
-        if header.get("kind") == "header" and header.get("format") == FORMAT:
-            differing = _differences(header.get("fingerprint", {}), fingerprint)
-            if not differing:
-                history._go_on(lines, damage)
-                return history
-            aside = _keep_aside(path, key_of(header.get("fingerprint", {})))
+        found = history._replay_file()
+        if found.is_of(fingerprint):
+            history._mend(found)
+            return history
+        history._forget()
+        if found.fingerprint is not None:
+            differing = _differences(found.fingerprint, fingerprint)
+            aside = _keep_aside(path, key_of(found.fingerprint))
             history.notes.append(
                 f"the history here is of another run ({'; '.join(differing)}): kept as {aside.name}"
             )
-        elif lines or damage:
-            reason = damage or "written by another version of lpot"
+        elif found.lines or found.bad:
+            reason = found.damage or "written by another version of lpot"
             aside = _keep_aside(path, "unreadable")
             history.notes.append(f"the history can't be used ({reason}): kept as {aside.name}")
         history._begin_or_return()
@@ -79,13 +79,16 @@ class History:
         """A journal as it is, whatever run it belongs to; nothing is written."""
         if not path.is_file():
             raise HistoryError(f"{path}: no such history; a workspace holds it as {NAME}")
-        lines, damage = _read_lines(path)
-        if not lines or lines[0].get("kind") != "header":
-            raise HistoryError(f"{path}: not a history of lpot ({damage or 'no header'})")
-        history = cls(path, lines[0].get("fingerprint", {}), lines[0].get("info", {}))
-        _, damage = history._replay_all(lines, damage)
-        if damage:
-            history.notes.append(damage)
+        history = cls(path, {}, {})
+        found = history._replay_file(anyone=True)
+        if found.fingerprint is None:
+            raise HistoryError(
+                f"{path}: not a history of lpot ({found.damage or 'no header'}): give the {NAME} "
+                "of a workspace; if its first line was damaged, tuning there again mends it"
+            )
+        history.fingerprint = dict(found.fingerprint)
+        if found.damage:
+            history.notes.append(found.damage)
         return history
 
     def recall(self, recipe: Recipe) -> Trial | None:
@@ -95,14 +98,25 @@ class History:
     def record_baseline(self, score: Score, evaluator: str | None, memory: Any = None) -> None:
         self.baseline, self.evaluator, self.memory = score, evaluator, memory
         entry = {"kind": "baseline", "score": score.to_json(), "evaluator": evaluator}
+        entry["run"] = key_of(self.fingerprint)
         self._append(entry if memory is None else {**entry, "memory": memory})
 
     def is_deadly(self, recipe: Recipe) -> bool:
-        """Has the process died in it before, more often than chance would have it?"""
+        """Has the process died in it so often that it is not tried again?"""
+        return self._begun.get(recipe.digest, 0) >= LAST
+
+    def is_suspect(self, recipe: Recipe) -> bool:
+        """Has the process died in it, more often than chance would have it?"""
         return self._begun.get(recipe.digest, 0) >= DEATHS
 
-    def begin(self, number: int, recipe: Recipe) -> None:
-        """Written before the work: a crash of the process is then known to a rerun."""
+    def begin(self, number: int, recipe: Recipe, apart: bool = False) -> None:
+        """Written before the work: a crash of the process is then known to a rerun.
+
+        `apart`: the work is done in another process, whose crash is a failed trial and no more.
+        If this one dies meanwhile, the recipe is not to blame.
+        """
+        if apart:
+            return
         self._begun[recipe.digest] = self._begun.get(recipe.digest, 0) + 1
         self._append({"kind": "begin", "number": number, "digest": recipe.digest})
 
@@ -116,9 +130,9 @@ class History:
 
     def append(self, trial: Trial) -> None:
         self.trials.append(trial)
-        self._known[trial.recipe.digest] = trial
+        self._learn(trial)
         self._settle(trial)
-        self._append({"kind": "trial", **trial.to_json()})
+        self._append({"kind": "trial", "run": key_of(self.fingerprint), **trial.to_json()})
 
     def adopt(self, other: History) -> None:
         """Take over what another journal of the same run knows (`workspace.resume`)."""
@@ -139,45 +153,79 @@ class History:
         aside = _aside(self.path, key_of(self.fingerprint))
         if aside.is_file() and not self.path.exists():
             aside.replace(self.path)
-            lines, damage = _read_lines(self.path)
-            if lines and lines[0].get("fingerprint") == self.fingerprint:
+            found = self._replay_file()
+            if found.is_of(self.fingerprint):
                 self.notes.append(
                     f"this run's own history, kept as {aside.name}, is taken up again"
                 )
-                self._go_on(lines, damage)
+                self._mend(found)
                 return
+            self._forget()
             _keep_aside(self.path, "unreadable")
         if self.notes:
             self.notes.append("a fresh history is begun")
-        header = {"kind": "header", "format": FORMAT, "fingerprint": self.fingerprint}
-        self._append({**header, "info": self.info})
+        self._append(self._header())
         sync_folder(self.path.parent)
 
-    def _go_on(self, lines: list[dict[str, Any]], damage: str) -> None:
-        sound, damage = self._replay_all(lines, damage)
-        if damage:
-            self._set_damage_aside(damage, sound)
-        elif not self.path.read_bytes().endswith(b"\n"):
+    def _header(self) -> dict[str, Any]:
+        header = {"kind": "header", "format": FORMAT, "fingerprint": self.fingerprint}
+        return {**header, "info": self.info}
+
+    def _replay_file(self, anyone: bool = False) -> Found:
+        """Take in the sound lines of the file, one at a time: it may be of a hundred thousand
+        trials. Nothing is taken from another run's, unless `anyone` says so."""
+        self._forget()
+        found = Found(None if anyone else key_of(self.fingerprint))
+        if not self.path.exists():
+            return found
+        try:
+            with self.path.open("rb") as stream, no_garbage():
+                for number, raw in enumerate(stream, start=1):
+                    if raw.strip(b"\n"):
+                        self._take_in(number, raw, found)
+                        if found.is_foreign:
+                            break
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self.path}: can't read the history ({error.strerror})"
+            ) from error
+        return found
+
+    def _take_in(self, number: int, raw: bytes, found: Found) -> None:
+        entry = read_line(raw)
+        if isinstance(entry, str):
+            found.bad[number] = entry
+            return
+        found.lines += 1
+        found.ends_whole = raw.endswith(b"\n")
+        try:
+            if entry["kind"] == "header":
+                found.header(entry)
+                if found.header_is_sound and not self.info:
+                    self.info = dict(entry.get("info", {}))
+                return
+            found.line(entry)
+            self._replay(entry)
+        except DAMAGE:
+            found.bad[number] = "can't be understood"
+
+    def _forget(self) -> None:
+        self.baseline, self.evaluator, self.memory = None, None, None
+        self.trials, self._known, self._begun = [], {}, {}
+
+    def _mend(self, found: Found) -> None:
+        """Nothing half is left for the next line to run into; what is dropped is kept aside."""
+        if found.bad or not found.header_is_sound:
+            self._set_damage_aside(found)
+        elif not found.ends_whole:
             # A crash cut off the line's end and nothing else: the next line must not run into it.
             with self.path.open("ab") as stream:
                 stream.write(b"\n")
 
-    def _replay_all(
-        self, lines: list[dict[str, Any]], damage: str
-    ) -> tuple[list[dict[str, Any]], str]:
-        """Believe the lines up to the first that can't be understood."""
-        for number, line in enumerate(lines[1:], start=2):
-            try:
-                self._replay(line)
-            except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-                return lines[: number - 1], f"line {number} of the history can't be understood"
-        return lines, damage
-
     def _append(self, entry: Mapping[str, Any]) -> None:
-        line = json.dumps({**entry, "check": _check(entry)}, ensure_ascii=False) + "\n"
         try:
             with self.path.open("ab") as stream:
-                stream.write(line.encode())
+                stream.write(make_line(entry))
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
@@ -196,52 +244,41 @@ class History:
                 self._begun.pop(digest, None)
         elif entry["kind"] == "trial":
             trial = Trial.from_json(entry)
+            if type(entry["digest"]) is not str:
+                raise ValueError("a digest is no text")
+            # Known from the line, whose checksum was right: making it anew would take the time of
+            # all the rest.
+            trial.recipe.__dict__["digest"] = entry["digest"]
             self.trials.append(trial)
             self._settle(trial)
-            if trial.state is State.DONE:
-                self._known[trial.recipe.digest] = trial
+            self._learn(trial)
+
+    def _learn(self, trial: Trial) -> None:
+        if trial.state is State.DONE:
+            self._known[trial.recipe.digest] = trial
+        else:  # what was evaluated and could not be saved, too
+            self._known.pop(trial.recipe.digest, None)
 
     def _settle(self, trial: Trial) -> None:
         # What is failed because of its deaths stays so; anything else ended by itself.
         if trial.error is None or not trial.error.startswith(ProcessDied.__name__):
             self._begun.pop(trial.recipe.digest, None)
 
-    def _set_damage_aside(self, damage: str, lines: list[dict[str, Any]]) -> None:
+    def _set_damage_aside(self, found: Found) -> None:
         aside = _keep_aside(self.path, "damaged")
-        text = "".join(
-            json.dumps({**line, "check": _check(line)}, ensure_ascii=False) + "\n" for line in lines
-        )
-        write_text(self.path, text)
-        self.notes.append(f"{damage}: the sound part is used, the whole is kept as {aside.name}")
-
-
-def _read_lines(path: Path) -> tuple[list[dict[str, Any]], str]:
-    """The sound lines from the start, and what is wrong behind them."""
-    if not path.exists():
-        return [], ""
-    try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise WorkspaceError(f"{path}: can't read the history ({error.strerror})") from error
-    lines: list[dict[str, Any]] = []
-    for number, text in enumerate(raw.split(b"\n"), start=1):
-        if not text:
-            continue
-        try:
-            entry = json.loads(text)
-            check = entry.pop("check")
-            kind = entry["kind"]
-        except (ValueError, KeyError, AttributeError, TypeError, RecursionError):
-            return lines, f"line {number} of the history is torn or edited"
-        if check != _check(entry) or kind not in KINDS:
-            return lines, f"line {number} of the history was edited"
-        lines.append(entry)
-    return lines, ""
-
-
-def _check(entry: Mapping[str, Any]) -> str:
-    text = json.dumps(entry, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+        draft = beside(self.path)
+        with aside.open("rb") as old, draft.open("wb") as new:
+            if not found.header_is_sound:
+                new.write(make_line(self._header()))
+            for number, raw in enumerate(old, start=1):
+                if number not in found.bad and raw.strip(b"\n"):
+                    new.write(raw if raw.endswith(b"\n") else raw + b"\n")
+            new.flush()
+            os.fsync(new.fileno())
+        draft.replace(self.path)
+        sync_folder(self.path.parent)
+        told = found.damage or "the header of the history is lost"
+        self.notes.append(f"{told}: the sound part is used, the whole is kept as {aside.name}")
 
 
 def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:
@@ -253,12 +290,6 @@ def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:
     }
     keys = sorted({*old, *new})
     return [words.get(key, f"{key} differs") for key in keys if old.get(key) != new.get(key)]
-
-
-def key_of(fingerprint: Mapping[str, str]) -> str:
-    """A run's short name: what belongs to it is kept under this when another run moves in."""
-    text = json.dumps(dict(sorted(fingerprint.items())))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _aside(path: Path, word: str) -> Path:

@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+BAR_IS_MET = "the bar is met"
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -30,6 +32,7 @@ class Watch:
         self._clock = clock
         self._start = clock()
         self._stop: str | None = None
+        self.leave: Callable[[], None] = lambda: None  # says that what is begun is given up
 
     @property
     def elapsed(self) -> float:
@@ -53,7 +56,7 @@ class Watch:
         if self._stop is not None:
             return self._stop
         if met and self.limits.timeout == 0:
-            return "the bar is met"
+            return BAR_IS_MET
         if self.time_is_up:
             return f"timeout of {self.limits.timeout:g} s reached"
         if finished >= self.limits.max_trials:

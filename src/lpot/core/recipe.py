@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, lru_cache
+from itertools import pairwise
+from typing import Any, Literal, get_args
 
 Mode = Literal["static", "dynamic", "float"]
 
@@ -36,6 +38,18 @@ class TensorConfig:
     @property
     def is_float(self) -> bool:
         return self.dtype in FLOAT_DTYPES
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> TensorConfig:
+        config = cls(**raw)
+        words = (config.scheme, config.granularity, config.algorithm)
+        if type(config.dtype) is not str or not all(
+            word is None or type(word) is str for word in words
+        ):
+            raise ValueError(f"a tensor's dtype, scheme, granularity, algorithm are words: {raw}")
+        if config.bits is not None and (type(config.bits) is not int or not 1 <= config.bits <= 32):
+            raise ValueError(f"bits is {config.bits!r}, no number from 1 to 32")
+        return config
 
 
 FLOAT_DTYPES = ("fp32", "bf16", "fp16")
@@ -69,11 +83,13 @@ class OpConfig:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> OpConfig:
-        weight = raw.get("weight")
+        weight, mode = raw.get("weight"), raw["mode"]
+        if mode not in get_args(Mode):
+            raise ValueError(f"mode is {mode!r}, none of {', '.join(get_args(Mode))}")
         return cls(
-            activation=TensorConfig(**raw["activation"]),
-            weight=None if weight is None else TensorConfig(**weight),
-            mode=raw["mode"],
+            activation=TensorConfig.from_json(raw["activation"]),
+            weight=None if weight is None else TensorConfig.from_json(weight),
+            mode=mode,
         )
 
 
@@ -102,7 +118,8 @@ class Recipe:
     repairs: tuple[str, ...] = field(default=())
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "ops", _FrozenOps(self.ops))
+        if not isinstance(self.ops, Ops):
+            object.__setattr__(self, "ops", Ops.of(self.ops))
 
     def __hash__(self) -> int:
         return hash(self.digest)
@@ -111,7 +128,8 @@ class Recipe:
         unknown = [key for key in changes if key not in self.ops]
         if unknown:
             raise KeyError(f"recipe has no op {unknown[0]}")
-        return Recipe({**self.ops, **changes}, self.samples, self.repairs)
+        ops = self.ops if isinstance(self.ops, Ops) else Ops.of(self.ops)
+        return Recipe(ops.changed(changes), self.samples, self.repairs)
 
     def with_float(self, keys: Iterable[OpKey], config: OpConfig = FP32) -> Recipe:
         """The same recipe with these ops in floating point."""
@@ -134,8 +152,8 @@ class Recipe:
 
     def to_json(self) -> dict[str, Any]:
         """Configs are written once and referred to by number: a net of 10 000 ops stays small."""
-        table: dict[OpConfig, int] = {}
-        ops = [[k.name, k.kind, table.setdefault(c, len(table))] for k, c in self.ops.items()]
+        assert isinstance(self.ops, Ops)
+        table, ops = self.ops.numbered()
         raw: dict[str, Any] = {"configs": [config.to_json() for config in table], "ops": ops}
         if self.samples:
             raw["samples"] = self.samples
@@ -145,9 +163,11 @@ class Recipe:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Recipe:
-        configs = [OpConfig.from_json(config) for config in raw["configs"]]
-        ops = {OpKey(name, kind): configs[index] for name, kind, index in raw["ops"]}
-        return cls(ops, raw.get("samples", 0), tuple(raw.get("repairs", ())))
+        """Raises KeyError, TypeError, ValueError or AttributeError for what is no recipe."""
+        samples, repairs = raw.get("samples", 0), raw.get("repairs", ())
+        if type(samples) is not int or not all(isinstance(word, str) for word in repairs):
+            raise ValueError("samples or repairs are no number and no words")
+        return cls(Ops.from_json(raw["configs"], raw["ops"]), samples, tuple(repairs))
 
     @cached_property
     def digest(self) -> str:
@@ -156,28 +176,115 @@ class Recipe:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-class _FrozenOps(Mapping[OpKey, OpConfig]):
-    """Read-only mapping in the order of its keys, so that equal recipes have equal digests."""
+class Ops(Mapping[OpKey, OpConfig]):
+    """Read-only mapping in the order of its keys, so that equal recipes have equal digests.
 
-    __slots__ = ("_ops",)
+    A search holds thousands of recipes on the same ops: the keys are kept once for all of them, and
+    a recipe is a number for each op into a table of configs.
+    """
 
-    def __init__(self, ops: Mapping[OpKey, OpConfig]) -> None:
-        self._ops = dict(sorted(ops.items()))
+    __slots__ = ("_codes", "_keys", "_table")
+
+    def __init__(self, keys: _Keys, table: tuple[OpConfig, ...], codes: bytes | array[int]) -> None:
+        self._keys, self._table, self._codes = keys, table, codes
+
+    @classmethod
+    def of(cls, ops: Mapping[OpKey, OpConfig]) -> Ops:
+        keys = tuple(ops) if isinstance(ops, Ops) else tuple(sorted(ops))
+        table: dict[OpConfig, int] = {}
+        codes = [table.setdefault(ops[key], len(table)) for key in keys]
+        return cls(_keys(keys), _shared(tuple(table)), _packed(codes, len(table)))
+
+    @classmethod
+    def from_json(cls, configs: Any, ops: Any) -> Ops:
+        table = _configs(configs)
+        if not ops:
+            return cls.of({})
+        names, kinds, codes = zip(*ops, strict=True)
+        if not set(map(type, codes)) <= {int} or not 0 <= min(codes) <= max(codes) < len(table):
+            raise ValueError("an op's config is none of those listed")
+        keys = _named(names, kinds)
+        if keys is not None and len(set(table)) == len(table):
+            return cls(keys, table, _packed(codes, len(table)))
+        return cls.of({OpKey(name, kind): table[code] for name, kind, code in ops})
+
+    def changed(self, changes: Mapping[OpKey, OpConfig]) -> Ops:
+        """The same with other configs for some of the ops."""
+        table = {config: code for code, config in enumerate(self._table)}
+        codes = list(self._codes)
+        for key, config in changes.items():
+            codes[self._keys.places[key]] = table.setdefault(config, len(table))
+        return Ops(self._keys, _shared(tuple(table)), _packed(codes, len(table)))
+
+    def numbered(self) -> tuple[list[OpConfig], list[list[Any]]]:
+        """The configs in the order of their first use, and each op with the number of its own."""
+        order: dict[int, int] = {}
+        codes = [order.setdefault(code, len(order)) for code in self._codes]
+        ops = [[k.name, k.kind, code] for k, code in zip(self._keys.names, codes, strict=True)]
+        return [self._table[code] for code in order], ops
 
     def __getitem__(self, key: OpKey) -> OpConfig:
-        return self._ops[key]
+        return self._table[self._codes[self._keys.places[key]]]
 
     def __iter__(self) -> Iterator[OpKey]:
-        return iter(self._ops)
+        return iter(self._keys.names)
 
     def __len__(self) -> int:
-        return len(self._ops)
+        return len(self._codes)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Mapping) and self._ops == dict(other)
+        if isinstance(other, Ops) and self._keys is other._keys and self._table is other._table:
+            return self._codes == other._codes
+        return isinstance(other, Mapping) and dict(self.items()) == dict(other.items())
 
     def __hash__(self) -> int:
-        return hash(tuple(self._ops.items()))
+        return hash(tuple(self.items()))
+
+    def __reduce__(self) -> Any:
+        return Ops.of, (dict(self),)
 
     def __repr__(self) -> str:
-        return repr(self._ops)
+        return repr(dict(self))
+
+
+@dataclass(frozen=True, eq=False)
+class _Keys:
+    """Ops in order, and the place of each."""
+
+    names: tuple[OpKey, ...]
+    places: Mapping[OpKey, int]
+
+
+@lru_cache(maxsize=256)
+def _keys(names: tuple[OpKey, ...]) -> _Keys:
+    return _Keys(names, {key: place for place, key in enumerate(names)})
+
+
+@lru_cache(maxsize=256)
+def _named(names: tuple[Any, ...], kinds: tuple[Any, ...]) -> _Keys | None:
+    """The ops so named; None where they are not in order, or not each other's equals."""
+    if not set(map(type, names)) <= {str} or not set(map(type, kinds)) <= {str}:
+        raise ValueError("an op's name or kind is no text")
+    keys = tuple(map(OpKey, names, kinds))
+    return _keys(keys) if all(one < two for one, two in pairwise(keys)) else None
+
+
+@lru_cache(maxsize=1024)
+def _shared(table: tuple[OpConfig, ...]) -> tuple[OpConfig, ...]:
+    return table
+
+
+_TABLES: dict[str, tuple[OpConfig, ...]] = {}
+
+
+def _configs(raw: Any) -> tuple[OpConfig, ...]:
+    text = repr(raw)
+    if text not in _TABLES:
+        if len(_TABLES) > 1024:
+            _TABLES.clear()
+        _TABLES[text] = _shared(tuple(OpConfig.from_json(config) for config in raw))
+    return _TABLES[text]
+
+
+def _packed(codes: Sequence[int], kinds: int) -> bytes | array[int]:
+    return bytes(codes) if kinds <= 256 else array("I", codes)

@@ -12,10 +12,25 @@ from pathlib import Path
 import numpy as np
 
 from lpot.core.backend import Observations
-from lpot.core.card import sync_folder
+from lpot.core.draft import beside, sync_folder
 from lpot.core.errors import HistoryError
 from lpot.core.histogram import TensorStats
-from lpot.core.history import Fingerprint, key_of
+from lpot.core.journal import Fingerprint, key_of
+
+_DAMAGE = (
+    ValueError,
+    KeyError,
+    TypeError,
+    IndexError,
+    AttributeError,
+    RecursionError,
+    NotImplementedError,  # a compression that Python does not know
+    MemoryError,
+    OSError,
+    EOFError,
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def observations_path(folder: Path, fingerprint: Fingerprint) -> Path:
@@ -35,12 +50,15 @@ def save_observations(path: Path, observations: Mapping[int, Observations]) -> N
         for number, value in enumerate(item.extra.values()):
             arrays[f"{size}/extra/{number}"] = np.asarray(value)
     arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(path)
+    draft = beside(path)
+    try:
+        with draft.open("wb") as stream:
+            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+            stream.flush()
+            os.fsync(stream.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
     sync_folder(path.parent)
 
 
@@ -54,8 +72,11 @@ def load_observations(path: Path) -> dict[int, Observations]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             index = json.loads(arrays["index"].tobytes())
             return {int(size): _one(arrays, size, item) for size, item in index.items()}
-    except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise HistoryError(f"{path}: damaged ({error})") from error
+    except _DAMAGE as error:
+        raise HistoryError(
+            f"{path}: damaged ({error}): delete it and run the tuning again, its trials will be "
+            "recalled"
+        ) from error
 
 
 def _one(

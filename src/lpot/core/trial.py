@@ -19,7 +19,7 @@ class State(StrEnum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """One evaluation: accuracy as the metric gives it, what it cost, and what it measured."""
 
@@ -34,12 +34,21 @@ class Score:
     memory: int | None = None  # bytes a process needs at most to run it
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if value is not None}
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: value for name, value in found.items() if value is not None}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Score:
+        """Raises KeyError, TypeError, ValueError or IndexError for what is no score."""
         bounds = raw.get("bounds")
-        return cls(**{**raw, "bounds": None if bounds is None else (bounds[0], bounds[1])})
+        score = cls(**{**raw, "bounds": None if bounds is None else (bounds[0], bounds[1])})
+        for value in (score.accuracy, score.seconds, *(score.bounds or ())):
+            if type(value) not in (float, int):
+                raise ValueError(f"a score holds {value!r} where a number belongs")
+        for optional in (score.samples, score.latency, score.size, score.memory):
+            if optional is not None and type(optional) not in (float, int):
+                raise ValueError(f"a score holds {optional!r} where a number belongs")
+        return score
 
     @property
     def raced_out(self) -> bool:
@@ -47,7 +56,7 @@ class Score:
         return self.bounds is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Trial:
     """One recipe tried. `number` counts from 1; the baseline is not a trial."""
 
@@ -94,16 +103,22 @@ class Trial:
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Trial:
-        score = raw.get("score")
+        """Raises KeyError, TypeError, ValueError or AttributeError for what is no trial."""
+        score, error, trace = raw.get("score"), raw.get("error"), raw.get("trace")
+        seconds = raw.get("seconds", 0.0)
+        if type(raw["number"]) is not int or type(raw["met"]) is not bool:
+            raise ValueError("a trial's number or met is none")
+        if type(seconds) not in (float, int) or {type(error), type(trace)} - {str, type(None)}:
+            raise ValueError("a trial's seconds, error or trace are of another type")
         return cls(
             number=raw["number"],
             recipe=Recipe.from_json(raw["recipe"]),
             state=State(raw["state"]),
             score=None if score is None else Score.from_json(score),
             met=raw["met"],
-            error=raw.get("error"),
-            trace=raw.get("trace"),
-            seconds=raw.get("seconds", 0.0),
+            error=error,
+            trace=trace,
+            seconds=seconds,
             recalled=True,
         )
 

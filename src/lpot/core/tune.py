@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lpot.core.backend import Backend, Observations
-from lpot.core.errors import EvaluationError, LpotError, WorkspaceError
+from lpot.core.errors import EvaluationError, LpotError, SaveError, WorkspaceError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal, Objectives
 from lpot.core.history import History, ProcessDied
-from lpot.core.limits import Watch
+from lpot.core.interrupt import Terminated
+from lpot.core.limits import BAR_IS_MET, Watch
 from lpot.core.model import Model
 from lpot.core.preference import Preference
 from lpot.core.progress import Listener
@@ -105,6 +106,7 @@ def tune(task: Task) -> Outcome:
             batch = proposals.send(trials)
         except StopIteration:
             break
+    search.try_suspects()
     search.score_best_in_full()
     stopped = search.stopped or task.watch.requested or "the strategy has nothing more to try"
     trials = sorted(search.tried.values(), key=lambda trial: trial.number)
@@ -185,22 +187,35 @@ class _Search:
         self.stopped = ""
         self.failures = 0  # in a row
         self.repeats = 0  # in a row: a strategy that proposes nothing new must end, too
+        self.suspects: list[Recipe] = []  # the process died in them: they come last
+        task.watch.leave = self.leave
 
-    def run(self, batch: Sequence[Recipe]) -> list[Trial]:
+    def run(self, batch: Sequence[Recipe], last: bool = False) -> list[Trial]:
         """The trials of a batch, in its order; fewer of them when a limit was reached."""
         try:
-            for trial, model in self.task.executor(self.attempt, self.fresh(batch)):
+            for trial, model in self.task.executor(self.attempt, self.fresh(batch, last)):
                 self._record_safely(trial, model)
         finally:  # whatever made us leave, a rerun must not take it for a crash
-            with suppress(WorkspaceError):
-                self.task.history.leave(self.working)
+            self.leave()
             self.working.clear()
         return [self.tried[recipe.digest] for recipe in batch if recipe.digest in self.tried]
 
-    def fresh(self, batch: Sequence[Recipe]) -> Iterator[Numbered]:
+    def leave(self) -> None:
+        with suppress(WorkspaceError):
+            self.task.history.leave(self.working)
+
+    def try_suspects(self) -> None:
+        """With all else tried, those in which the process died, once: it may have been killed."""
+        if self.suspects and self.stopped in ("", BAR_IS_MET):
+            why, suspects, self.suspects = self.stopped, self.suspects, []
+            self.begun -= {recipe.digest for recipe in suspects}
+            self.run(suspects, last=True)
+            self.stopped = self.stopped or why
+
+    def fresh(self, batch: Sequence[Recipe], last: bool = False) -> Iterator[Numbered]:
         """The recipes that need work, as long as no limit is reached; known ones are recalled."""
         for recipe in batch:
-            self.stopped = self._over() or ""
+            self.stopped = self._over(last) or ""
             if self.stopped:
                 return
             if recipe.digest in self.begun:
@@ -213,7 +228,11 @@ class _Search:
                 met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
                 self._record_safely(replace(known, met=met, recalled=True), None)
             elif self.task.history.is_deadly(recipe):
-                died = ProcessDied("the process died in it, more than once: it is not tried again")
+                died = ProcessDied("the process died in it, again and again: it is not tried again")
+                self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
+            elif self.task.history.is_suspect(recipe) and not last:
+                died = ProcessDied("the process died in it, more than once: it is tried last")
+                self.suspects.append(recipe)
                 self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
             else:
                 yield self._begin(recipe), recipe
@@ -222,14 +241,14 @@ class _Search:
         number = self._take_number()
         self.working.add(recipe.digest)
         try:
-            self.task.history.begin(number, recipe)
+            self.task.history.begin(number, recipe, apart=self.task.executor is not serial)
         except WorkspaceError as error:
             self.task.watch.request_stop(f"the workspace failed: {error}")
         return number
 
-    def _over(self) -> str | None:
+    def _over(self, last: bool) -> str | None:
         met = self.best is not None and self.best.met
-        first_is_enough = met and not self.task.settles
+        first_is_enough = met and not self.task.settles and not last
         if self.repeats >= 1000:
             return "the strategy repeats itself"
         return self.task.watch.over(len(self.begun), self.failures, first_is_enough)
@@ -264,16 +283,30 @@ class _Search:
         self.tried[trial.recipe.digest] = trial
         self.working.discard(trial.recipe.digest)
         self.failures = self.failures + 1 if trial.state is State.FAILED else 0
-        improved = self.preference.prefers(trial, self.best)
+        before = self.best
+        improved = self.preference.prefers(trial, before)
         if improved:
             self.best = trial
         self.task.listener.trial(trial, self.best)
         if not trial.recalled:
             self.task.history.append(trial)
             if improved:
-                self.task.keep(trial, model or self._build(trial.recipe))
+                self._keep(trial, model, before)
         if model is not None:
             model.close()
+
+    def _keep(self, trial: Trial, model: Model | None, before: Trial | None) -> None:
+        """Put the best on disk. One that can't be saved is no result: its trial has failed."""
+        error = guarded(lambda: self.task.keep(trial, model or self._build(trial.recipe)))
+        if isinstance(error, WorkspaceError) and not isinstance(error, SaveError):
+            raise error
+        if isinstance(error, Exception):
+            failed = Trial.failed(trial.number, trial.recipe, error, trial.seconds)
+            self.tried[trial.recipe.digest] = failed
+            self.best = before
+            self.failures += 1
+            self.task.listener.trial(failed, before)
+            self.task.history.append(failed)
 
     def _build(self, recipe: Recipe) -> Model:
         """The model of a trial that was made in another process."""
@@ -317,3 +350,10 @@ def guarded(work: Callable[[], Value]) -> Value | Exception:
         return work()
     except Exception as error:
         return error
+    except Terminated:  # ours: the program is to end
+        raise
+    except SystemExit as error:
+        return EvaluationError(
+            f"the code it runs called sys.exit({error.code!r}), which would have ended the whole "
+            "program: return a score, or raise an exception"
+        )

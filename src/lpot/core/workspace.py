@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from lpot.core.draft import is_alive, sweep
 from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
 
 logger = logging.getLogger(__name__)
@@ -79,12 +80,12 @@ class Workspace:
             )
             yield
             return
-        with self._open(path) as stream:
+        with self._open(path) as stream, _closed_in_forks(stream):
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise WorkspaceBusy(
-                    f"{self.folder}: process {_owner(path)} is tuning here: wait for it, stop it, "
+                    f"{self.folder}: {_owner(path)} is tuning here: wait for it, stop it, "
                     "or start apart from it with --new-run"
                 ) from error
             self._sweep()
@@ -95,7 +96,8 @@ class Workspace:
             try:
                 yield
             finally:
-                fcntl.flock(stream, fcntl.LOCK_UN)
+                if not stream.closed:  # as in a child that was forked
+                    fcntl.flock(stream, fcntl.LOCK_UN)
 
     def _open(self, path: Path) -> TextIO:
         try:
@@ -107,13 +109,10 @@ class Workspace:
             ) from error
 
     def _sweep(self) -> None:
-        """Drop the drafts of a process that was killed: each may be as big as the model."""
-        for left in (*self.folder.glob(".lpot-*"), *self.folder.glob(".*.tmp")):
-            logger.info("removing %s, left behind by a run that died", left)
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)
+        """Drop the drafts of a process that was killed, also those inside of a saved model."""
+        sweep(self.folder, ours=True)
+        for card in self.folder.glob("*.card.json"):
+            sweep(card.with_name(card.name.removesuffix(".card.json")), ours=True)
 
 
 def check_output(output: Path, source: Any) -> None:
@@ -147,6 +146,34 @@ def _probe(folder: Path) -> None:
 
 def _owner(path: Path) -> str:
     try:
-        return str(json.loads(path.read_text("utf-8"))["pid"])
+        number = json.loads(path.read_text("utf-8"))["pid"]
     except (OSError, ValueError, KeyError, TypeError):
-        return "(unknown)"
+        return "another process"
+    if isinstance(number, int) and is_alive(number):
+        return f"process {number}"
+    return f"a process that process {number} started before it ended"
+
+
+_held: list[TextIO] = []
+
+
+@contextlib.contextmanager
+def _closed_in_forks(stream: TextIO) -> Iterator[None]:
+    """A lock is held as long as anybody has its file open: a child that eval_func forks, and that
+    lives on, must not hold it."""
+    _held.append(stream)
+    try:
+        yield
+    finally:
+        if stream in _held:
+            _held.remove(stream)
+
+
+def _close_held() -> None:
+    while _held:
+        with contextlib.suppress(OSError):
+            _held.pop().close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lpot.jobs.component.checkpoint import load_checkpoint
+from lpot.jobs.component.checkpoint import load_checkpoint, save_weights
 
 
 def load(checkpoint_dir: str | Path, model: Any, **kwargs: Any) -> Any:
@@ -13,4 +13,4 @@ def load(checkpoint_dir: str | Path, model: Any, **kwargs: Any) -> Any:
     return load_checkpoint(checkpoint_dir, model).native
 
 
-__all__ = ["load"]
+__all__ = ["load", "save_weights"]

@@ -22,7 +22,7 @@ from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
 from lpot.core.errors import UnsupportedModel
 from lpot.experimental import common
-from lpot.utils.pytorch import load
+from lpot.utils.pytorch import load, save_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -125,6 +125,7 @@ def test_a_fresh_process_gives_the_same_bits(tmp_path: Path) -> None:
     model, batches, observations = made("cnn")
     built = BACKEND.build(model, default(model), observations)
     path = BACKEND.save(built, tmp_path / "checkpoint")
+    save_weights(path)
     (path / "lpot.json").unlink()  # the original's two files alone
     tests = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}

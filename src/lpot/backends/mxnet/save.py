@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-import tempfile
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lpot.backends.mxnet.load import SYMBOL, find_files, load, prefix_of, read_files
+from lpot.backends.mxnet.load import SYMBOL, find_files, prefix_of, read_files
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.backends.mxnet.network import Network, check
 from lpot.backends.mxnet.run import Runner
 from lpot.backends.mxnet.runtime import MXNetError, first_line, mx
 from lpot.core.backend import ModelSpec
-from lpot.core.card import compare_card, read_card, recipe_of, sha256, write_card
-from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.card import compare_card, read_card, recipe_of, sha256
+from lpot.core.draft import beside
+from lpot.core.errors import HistoryError, SaveError, UnsupportedModel, WorkspaceError
+from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.mxnet import MxnetBackend
@@ -32,23 +36,51 @@ def save(model: MxnetModel, path: Path) -> Path:
     if path.is_dir():
         path = path / model.backend.best_name
     prefix = prefix_of(path)
+    symbol = prefix.with_name(prefix.name + SYMBOL)
     try:
-        prefix.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".lpot-", dir=prefix.parent) as folder:
-            drafts = write(model.network, Path(folder) / prefix.name)
+        with drafting(prefix) as folder:
+            drafts = write(model.network, folder / prefix.name)
             _verify(model, *drafts)
-            digest = sha256(drafts[1])
-            for draft in reversed(drafts):  # the parameters before the symbol that needs them
-                draft.replace(prefix.parent / draft.name)
-        symbol = prefix.with_name(prefix.name + SYMBOL)
-        ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
-        model.card = {**model.card, "ends": ends, "params_sha256": digest}
-        write_card(model, symbol)  # its folder is synced here, for all
+            ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
+            model.card = {**model.card, "ends": ends, "params_sha256": sha256(drafts[1])}
+            # MXNet has one name for the parameters, and the symbol that is there still needs the
+            # old ones: they are kept under another until the new symbol has taken its place.
+            with _kept(symbol, prefix.with_name(prefix.name + PARAMS)):
+                publish(model, folder, symbol, first=[drafts[1].name])
     except OSError as error:
         raise WorkspaceError(
             f"{prefix}: can't write the model ({error.strerror or error})"
         ) from error
     return symbol
+
+
+@contextlib.contextmanager
+def _kept(symbol: Path, params: Path) -> Iterator[None]:
+    """The parameters of the symbol that is there, under a name that is not replaced."""
+    before, draft = _before(params), beside(params)
+    if params.is_file() and not _are_of(symbol, before):
+        draft.unlink(missing_ok=True)
+        try:
+            os.link(params, draft)
+        except OSError:  # a disk without links
+            shutil.copyfile(params, draft)
+        draft.replace(before)
+    yield
+    before.unlink(missing_ok=True)
+
+
+def _are_of(symbol: Path, before: Path) -> bool:
+    """Is this what a process that was killed had kept for the symbol that is still there?"""
+    if not before.is_file():
+        return False
+    try:
+        return read_card(symbol).get("params_sha256") == sha256(before)
+    except HistoryError:
+        return False
+
+
+def _before(params: Path) -> Path:
+    return params.with_name(f"{params.name}.before")
 
 
 def write(network: Network, prefix: Path) -> tuple[Path, Path]:
@@ -61,9 +93,6 @@ def write(network: Network, prefix: Path) -> tuple[Path, Path]:
         mx.nd.save(str(params), arrays)
     except MXNetError as error:  # a full disk comes as one of MXNet's own errors
         raise WorkspaceError(f"{params}: can't be written ({first_line(error)})") from error
-    for path in (symbol, params):
-        with path.open("rb") as stream:
-            os.fsync(stream.fileno())
     return symbol, params
 
 
@@ -76,7 +105,7 @@ def _verify(model: MxnetModel, symbol: Path, params: Path) -> None:
     again = Runner(check(*read_files(symbol, params), spec, str(symbol)))
     for name, one, other in zip(model.output_names, expected, again(model.probe), strict=True):
         if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-            raise WorkspaceError(
+            raise SaveError(
                 f"{symbol.name}: the saved model gives another {name!r} than the one in memory; "
                 "it was not kept. Please report this with the model"
             )
@@ -88,12 +117,14 @@ def restore(backend: MxnetBackend, path: Path) -> MxnetModel:
     compare_card(card, symbol, backend.versions())
     digest = card.get("params_sha256")
     if digest is not None and sha256(params) != digest:
+        params = _before(params)  # of a process that was killed while it replaced them
+    if digest is not None and not (params.is_file() and sha256(params) == digest):
         raise UnsupportedModel(
             f"{params}: not the parameters that {symbol.name} was saved with (their hash differs)"
         )
-    ends = card.get("ends", {})
+    ends = card.get("ends") or {}
     spec = ModelSpec(inputs=tuple(ends.get("inputs", ())))
-    loaded = load(params, spec)
-    model = MxnetModel(backend, loaded.network, recipe=recipe_of(card, symbol))
+    network = check(*read_files(symbol, params), spec, str(symbol))
+    model = MxnetModel(backend, network, recipe=recipe_of(card, symbol))
     model.met = card.get("met")
     return model

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,10 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
 from lpot.backends.onnx.run import PROVIDERS, run_session
-from lpot.core.card import compare_card, read_card, recipe_of, write_card
-from lpot.core.errors import WorkspaceError
+from lpot.core.card import compare_card, read_card, recipe_of
+from lpot.core.errors import SaveError, WorkspaceError
 from lpot.core.overflow import overflow_of
+from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.onnx import OnnxBackend
@@ -32,13 +33,11 @@ def save(model: OnnxModel, path: Path) -> Path:
     if path.is_dir():
         path = path / model.backend.best_name
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".lpot-", dir=path.parent) as folder:
-            draft = write(model.graph, Path(folder) / path.name)
+        with drafting(path) as folder:
+            draft = write(model.graph, folder / path.name, path.parent)
             _verify(model, draft)
-            for piece in sorted(Path(folder).iterdir(), reverse=True):  # the data before the model
-                piece.replace(path.parent / piece.name)
-        write_card(model, path)  # its folder is synced here, for both
+            data = [piece.name for piece in folder.iterdir() if piece.name != draft.name]
+            publish(model, folder, path, first=data)
     except OSError as error:
         raise WorkspaceError(
             f"{path}: can't write the model ({error.strerror or error})"
@@ -46,34 +45,34 @@ def save(model: OnnxModel, path: Path) -> Path:
     return path
 
 
-def write(graph: Graph, path: Path) -> Path:
+def write(graph: Graph, path: Path, home: Path | None = None) -> Path:
+    """The model at `path`, which will be moved to the folder `home` with its data, if any."""
     if graph.nbytes < EMBED_LIMIT:
         path.write_bytes(graph.embedded().SerializeToString(deterministic=True))
-        _sync(path)
         return path
     skeleton, aside = graph.skeleton()
     data = path.with_name(f"{path.name}.data")
+    digest = hashlib.sha256()
+    entries = []
     with data.open("wb") as stream:
         for tensor in skeleton.graph.initializer:
             if tensor.name not in aside:
                 continue
             array = np.ascontiguousarray(aside[tensor.name])
             stream.write(b"\0" * (-stream.tell() % 4096))  # page-aligned, so that it can be mapped
-            entry = {"location": data.name, "offset": stream.tell(), "length": array.nbytes}
-            del tensor.external_data[:]
-            for key, value in entry.items():
-                tensor.external_data.add(key=key, value=str(value))
-            stream.write(memoryview(array).cast("B"))
-        stream.flush()
-        os.fsync(stream.fileno())
+            entries.append((tensor, stream.tell(), array.nbytes))
+            raw = memoryview(array).cast("B")
+            stream.write(raw)
+            digest.update(raw)
+    if home is not None and (home / data.name).exists():
+        # The model that lies there now may need the data of that name until it is replaced.
+        data = data.replace(path.with_name(f"{path.name}.{digest.hexdigest()[:12]}.data"))
+    for tensor, offset, length in entries:
+        del tensor.external_data[:]
+        for key, value in (("location", data.name), ("offset", offset), ("length", length)):
+            tensor.external_data.add(key=key, value=str(value))
     onnx.save(skeleton, os.fspath(path))
-    _sync(path)
     return path
-
-
-def _sync(path: Path) -> None:
-    with path.open("rb") as stream:
-        os.fsync(stream.fileno())
 
 
 def _verify(model: OnnxModel, draft: Path) -> None:
@@ -91,7 +90,7 @@ def _verify(model: OnnxModel, draft: Path) -> None:
         model.output_names, expected, run_session(again, model.inputs, model.probe), strict=True
     ):
         if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-            raise WorkspaceError(
+            raise SaveError(
                 f"{draft.name}: the saved model gives another {name!r} than the one in memory; "
                 "it was not kept. Please report this with the model"
             )

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,8 +15,10 @@ from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.run import run
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import ModelSpec
-from lpot.core.card import compare_card, read_card, recipe_of, write_card
-from lpot.core.errors import WorkspaceError
+from lpot.core.card import compare_card, read_card, recipe_of
+from lpot.core.draft import write_bytes
+from lpot.core.errors import SaveError, WorkspaceError
+from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 FOLDER_FORMS = ("saved_model", "keras")
+SAVED_MODEL = "saved_model.pb"
 
 
 def save(model: TensorflowModel, path: Path) -> Path:
@@ -49,23 +50,22 @@ def save(model: TensorflowModel, path: Path) -> Path:
             path = path.with_name(f"{path.name}.pb")
     elif path.exists() and not path.is_dir():
         raise WorkspaceError(f"{path}: a file is in the way of the SavedModel directory")
+    ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
+    model.card = {**model.card, "ends": ends}
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".lpot-", dir=path.parent) as holder:
-            draft = Path(holder) / ("model" if folder else "model.pb")
+        with drafting(path, folder) as holder:
+            draft = holder / ("model" if folder else path.name)
             if folder:
                 _write_saved_model(model, draft)
             else:
-                write_graph(model.net.graph_def(), draft)
+                draft.write_bytes(model.net.graph_def().SerializeToString(deterministic=True))
             _verify(model, draft)
-            _move(draft, path)
+            # The weights of a frozen graph lie in it: saved_model.pb is the whole model.
+            publish(model, draft if folder else holder, path, SAVED_MODEL if folder else "")
     except OSError as error:
         raise WorkspaceError(
             f"{path}: can't write the model ({error.strerror or error})"
         ) from error
-    ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
-    model.card = {**model.card, "ends": ends}
-    write_card(model, path)
     return path
 
 
@@ -76,12 +76,7 @@ def write_graph(out_graph_def: GraphDef | tf.Graph, out_graph_file: str | os.Pat
         graph_def = graph_def.as_graph_def()
     target = Path(out_graph_file)
     target.parent.mkdir(parents=True, exist_ok=True)
-    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    with beside.open("wb") as stream:
-        stream.write(graph_def.SerializeToString(deterministic=True))
-        stream.flush()
-        os.fsync(stream.fileno())
-    beside.replace(target)
+    write_bytes(target, graph_def.SerializeToString(deterministic=True))
 
 
 def _verify(model: TensorflowModel, draft: Path) -> None:
@@ -94,22 +89,10 @@ def _verify(model: TensorflowModel, draft: Path) -> None:
     again.close()
     for name, one, other in zip(model.output_names, expected, found, strict=True):
         if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
-            raise WorkspaceError(
+            raise SaveError(
                 f"the saved model gives another {name!r} than the one in memory; it was not kept. "
                 "Please report this with the model"
             )
-
-
-def _move(draft: Path, path: Path) -> None:
-    """Into place. Of a directory in the way only the pieces of a SavedModel are replaced."""
-    if not path.is_dir() or not draft.is_dir():
-        draft.replace(path)
-        return
-    for piece in draft.iterdir():
-        old = path / piece.name
-        if old.is_dir():
-            shutil.rmtree(old)
-        piece.replace(old)
 
 
 def _write_saved_model(model: TensorflowModel, path: Path) -> None:
@@ -142,7 +125,7 @@ def restore(backend: TensorflowBackend, path: Path) -> TensorflowModel:
         path = path.with_name(f"{path.name}.pb")
     card = read_card(path)
     compare_card(card, path, backend.versions())
-    ends = card.get("ends", {})
+    ends = card.get("ends") or {}
     spec = ModelSpec(inputs=tuple(ends.get("inputs", ())), outputs=tuple(ends.get("outputs", ())))
     loaded = load(path, spec)
     model = TensorflowModel(

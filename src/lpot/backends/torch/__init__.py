@@ -106,6 +106,10 @@ class TorchBackend(Backend[TorchModel]):
             return saving.restore(self, folder, architecture)
         return read_checkpoint(self, folder, architecture)
 
+    def save_weights(self, folder: Path) -> Path:
+        """The original's best_model_weights.pt, added to a saved folder."""
+        return saving.add_weights_file(checkpoint_folder(Path(folder).expanduser()))
+
     def prepare_training(
         self, model: TorchModel, recipe: Recipe, observations: Observations | None, samples: int
     ) -> Trainee:

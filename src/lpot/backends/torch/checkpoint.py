@@ -20,6 +20,8 @@ from torch import nn
 from lpot.backends.torch.describe import Described, rebuild
 from lpot.backends.torch.legacy import translate
 from lpot.backends.torch.model import TorchModel
+from lpot.core.card import recipe_of
+from lpot.core.draft import write_bytes
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
 
@@ -29,6 +31,18 @@ if TYPE_CHECKING:
 CONFIGURE = "best_configure.yaml"
 WEIGHTS = "best_model_weights.pt"
 MAX_YAML = 64 << 20
+# What tensors and facts that do not fit can raise on their way through modules and kernels.
+DAMAGE = (
+    KeyError,
+    TypeError,
+    ValueError,
+    IndexError,
+    AttributeError,
+    RuntimeError,
+    AssertionError,
+    ArithmeticError,
+    MemoryError,
+)
 _TUPLE = "tag:yaml.org,2002:python/tuple"
 
 
@@ -55,7 +69,7 @@ def _tensor_cfg(config: TensorConfig) -> dict[str, Any]:
     return {key: value for key, value in vars(config).items() if value is not None}
 
 
-def write_checkpoint(described: Described, recipe: Recipe | None, folder: Path) -> None:
+def write_configure(described: Described, recipe: Recipe | None, folder: Path) -> None:
     config: dict[str, Any] = {"framework": "pytorch", "op": {}}
     if recipe is not None:
         config = to_tune_cfg(recipe)
@@ -67,7 +81,16 @@ def write_checkpoint(described: Described, recipe: Recipe | None, folder: Path) 
         lines += [f"  : {json.dumps(value)}"]
     lines.append(f"lpot: {json.dumps(described.facts)}")
     (folder / CONFIGURE).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    torch.save(described.tensors, folder / WEIGHTS)
+
+
+def write_weights(tensors: dict[str, torch.Tensor], facts: dict[str, Any], folder: Path) -> Path:
+    """The original's weights file; with best_configure.yaml it is a model on its own."""
+    if not (folder / CONFIGURE).is_file():
+        write_configure(Described(tensors, facts), recipe_of(facts, folder), folder)
+    raw = io.BytesIO()
+    torch.save(tensors, raw)
+    write_bytes(folder / WEIGHTS, raw.getvalue())
+    return folder / WEIGHTS
 
 
 def checkpoint_folder(given: Path) -> Path:
@@ -84,12 +107,31 @@ def read_checkpoint(backend: TorchBackend, folder: Path, module: nn.Module) -> T
     tensors = _read_weights(folder / WEIGHTS)
     facts = config.get("lpot")
     if facts is None:
-        described = translate(tensors, config, _copied(module), str(folder))
+        described = _translated(tensors, config, module, folder)
     elif isinstance(facts, dict):
         described = Described(_only_tensors(tensors, folder / WEIGHTS), facts)
     else:
         raise UnsupportedModel(f"{folder / CONFIGURE}: the `lpot` section is damaged")
-    return rebuild(backend, described, module, str(folder))
+    try:
+        return rebuild(backend, described, module, str(folder))
+    except DAMAGE as error:
+        raise UnsupportedModel(
+            f"{folder}: its two files don't fit each other, or this architecture "
+            f"({type(error).__name__}: {error})"
+        ) from error
+
+
+def _translated(
+    tensors: dict[str, Any], config: dict[str, Any], module: nn.Module, folder: Path
+) -> Described:
+    architecture = _copied(module)
+    try:
+        return translate(tensors, config, architecture, str(folder))
+    except DAMAGE as error:
+        raise UnsupportedModel(
+            f"{folder / CONFIGURE}: damaged, or not of these weights "
+            f"({type(error).__name__}: {error})"
+        ) from error
 
 
 def _copied(module: nn.Module) -> nn.Module:

@@ -1,7 +1,7 @@
 """Writing a model as plain tensors and JSON, and making the same model from them again.
 
-The folder also holds the original tool's two files (see checkpoint.py), for the scripts that look
-for them.
+The folder also holds the original tool's yaml (see checkpoint.py), for scripts that look for it;
+its weights file, which would hold all tensors once more, is made on request (`add_weights_file`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import importlib
 import json
 import logging
-import os
-import tempfile
+import secrets
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,13 +18,15 @@ import numpy as np
 from torch import nn
 
 from lpot.backends.torch.abilities import worst_error
-from lpot.backends.torch.checkpoint import write_checkpoint
+from lpot.backends.torch.checkpoint import DAMAGE, write_configure, write_weights
 from lpot.backends.torch.describe import Described, describe, rebuild
 from lpot.backends.torch.load import empty_module
 from lpot.backends.torch.model import TorchModel
-from lpot.core.card import compare_card, read_card, write_card
-from lpot.core.errors import BackendUnavailable, UnsupportedModel, WorkspaceError
+from lpot.core.card import compare_card, read_card
+from lpot.core.checked import checked, read_json
+from lpot.core.errors import BackendUnavailable, SaveError, UnsupportedModel, WorkspaceError
 from lpot.core.overflow import overflow_of
+from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
@@ -33,36 +35,53 @@ logger = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
 FACTS = "lpot.json"
+ADVICE = "tune again in the same workspace, whose history rebuilds it, or copy the folder anew"
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What lpot.json must look like."""
+
+    format: int
+    recipe: dict[str, Any] | None
+    ops: dict[str, dict[str, Any]]
+    parts: dict[str, dict[str, Any]]
+    skipped: dict[str, str]
+    folded: list[str]
+    aliases: dict[str, str] = field(default_factory=dict)
 
 
 def save(model: TorchModel, path: Path) -> Path:
-    """A folder: model.safetensors, lpot.json (how ops run), the original's two files, and
+    """A folder: model.safetensors, lpot.json (how ops run), the original's best_configure.yaml, and
     transformers' config.json; the card lies beside it."""
     if path.is_file():
         raise WorkspaceError(f"{path} is a file: a torch model is saved as a folder")
     described = describe(model)
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".lpot-", dir=path) as folder:
-            draft = Path(folder)
+        with drafting(path, folder=True) as draft:
             write(described, model.native, draft)
-            write_checkpoint(described, model.recipe, draft)
+            write_configure(described, model.recipe, draft)
             _verify(model, draft)
-            for piece in sorted(draft.iterdir()):
-                with piece.open("rb") as stream:
-                    os.fsync(stream.fileno())
-                piece.replace(path / piece.name)
+            publish(model, draft, path, WEIGHTS)
     except OSError as error:
         raise WorkspaceError(
             f"{path}: can't write the model ({error.strerror or error})"
         ) from error
-    write_card(model, path)
     return path
 
 
 def write(described: Described, native: nn.Module, folder: Path) -> None:
-    _safetensors().torch.save_file(described.tensors, folder / WEIGHTS, metadata={"format": "pt"})
-    (folder / FACTS).write_text(json.dumps(described.facts, indent=1) + "\n", encoding="utf-8")
+    """Weights and facts, which name each other: files of two saves are never taken for one model.
+
+    The facts lie in the weights' file, too. It alone is the model, should the other be of another
+    save because a process was killed between the two.
+    """
+    package, facts = _safetensors(), {**described.facts, "save": secrets.token_hex(8)}
+    told = json.dumps(facts)
+    package.torch.save_file(
+        described.tensors, folder / WEIGHTS, metadata={"format": "pt", "lpot": told}
+    )
+    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     config = getattr(native, "config", None)
     if _is_transformers(native) and config is not None:
         config.architectures = [type(native).__name__]
@@ -82,7 +101,7 @@ def _verify(model: TorchModel, draft: Path) -> None:
     found = model.backend.run(again, model.probe)
     same = len(expected) == len(found) and all(map(_equal, expected, found))
     if not same:
-        raise WorkspaceError(
+        raise SaveError(
             "the saved model gives other outputs than the one in memory; it was not kept. "
             "Does its forward draw random numbers? Otherwise please report this with the model"
         )
@@ -116,13 +135,44 @@ def restore(backend: TorchBackend, path: Path, module: nn.Module | None = None) 
 
 
 def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:
+    tensors, inner = _read_weights(path / WEIGHTS)
     facts = _read_facts(path)
+    checked(_Facts, facts, path / FACTS, ADVICE, UnsupportedModel)
+    if inner is not None and inner.get("save") != facts.get("save"):
+        logger.info("%s is of another save than %s: its own facts are used", path, WEIGHTS)
+        facts = inner
+    shape = checked(_Facts, facts, path / FACTS, ADVICE, UnsupportedModel)
+    missing = [name for name in shape.aliases.values() if name not in tensors]
+    if missing:
+        raise UnsupportedModel(f"{path / FACTS}: damaged (no tensor {missing[0]!r}): {ADVICE}")
+    try:
+        return rebuild(backend, Described(tensors, facts), module, str(path))
+    except DAMAGE as error:
+        raise UnsupportedModel(
+            f"{path}: weights and description don't fit each other, or this architecture "
+            f"({type(error).__name__}: {error}): {ADVICE}"
+        ) from error
+
+
+def _read_weights(path: Path) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """Tensors, and the facts among them; None in files of older versions."""
     package = _safetensors()
     try:
-        tensors = package.torch.load_file(path / WEIGHTS)
-    except (OSError, package.SafetensorError) as error:
-        raise UnsupportedModel(f"{path / WEIGHTS}: not a safetensors file ({error})") from error
-    return rebuild(backend, Described(tensors, facts), module, str(path))
+        with package.safe_open(path, "pt") as file:
+            told = (file.metadata() or {}).get("lpot")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        facts = None if told is None else json.loads(told)
+    except (OSError, ValueError, RecursionError, package.SafetensorError) as error:
+        raise UnsupportedModel(f"{path}: not a safetensors file ({error}): {ADVICE}") from error
+    if facts is not None and not isinstance(facts, dict):
+        raise UnsupportedModel(f"{path}: its description is damaged: {ADVICE}")
+    return tensors, facts
+
+
+def add_weights_file(folder: Path) -> Path:
+    """The original's best_model_weights.pt for a saved folder: the same tensors once more."""
+    tensors, facts = _read_weights(folder / WEIGHTS)
+    return write_weights(tensors, facts or _read_facts(folder), folder)
 
 
 def _safetensors() -> Any:
@@ -134,10 +184,7 @@ def _safetensors() -> Any:
 
 
 def _read_facts(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads((path / FACTS).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UnsupportedModel(f"{path / FACTS}: not readable as JSON ({error})") from error
+    facts = read_json(path / FACTS, ADVICE, UnsupportedModel)
     if not isinstance(facts, dict):
-        raise UnsupportedModel(f"{path / FACTS}: holds no mapping")
+        raise UnsupportedModel(f"{path / FACTS}: holds no mapping: {ADVICE}")
     return facts

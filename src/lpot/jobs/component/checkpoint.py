@@ -15,3 +15,13 @@ def load_checkpoint(folder: str | Path, model: Any, framework: str = "pytorch") 
     backend: Any = get_backend(framework)
     found: Model = backend.load_checkpoint(Path(folder), as_model(model))
     return found
+
+
+def save_weights(folder: str | Path, framework: str = "pytorch") -> Path:
+    """Add the original's best_model_weights.pt to a checkpoint, for tools that read that file.
+
+    It holds the tensors of model.safetensors once more, so that it is made on request only.
+    """
+    backend: Any = get_backend(framework)
+    made: Path = backend.save_weights(Path(folder))
+    return made

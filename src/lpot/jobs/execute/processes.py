@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from lpot.core.cpu import usable_cores
@@ -108,6 +109,8 @@ class Processes:
 
     def _finished(self) -> Iterator[Trial]:
         """The trials that ended within a moment, those ended by a limit or a crash included."""
+        # A process may be dead and its pipe still open, in the hands of a child that it forked: the
+        # look at the process itself comes with the next turn.
         wait([worker.connection for worker in self._busy], POLL)
         for worker in list(self._busy):
             trial = worker.result(self._memory, self._timeout)
@@ -128,7 +131,8 @@ class _Worker:
     def __init__(self, kit: bytes, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        # No daemon: those may have no children, and a loader with workers has some.
+        self._process = context.Process(target=_serve, args=(theirs,), daemon=False)
         with _environment(threading(max(1, len(usable_cores()) // workers), 1)):
             self._process.start()
         theirs.close()
@@ -158,6 +162,8 @@ class _Worker:
                 return self._failed(self._cause(), spent)
             assert isinstance(trial, Trial)
             return trial
+        if not self._process.is_alive() and not self.connection.poll():
+            return self._failed(self._cause(), spent)
         used = resident(self._process.pid) if memory else 0
         if memory and used > memory:
             return self._failed(
@@ -174,7 +180,12 @@ class _Worker:
         return None
 
     def end(self) -> None:
+        """Kill the process with all it started."""
         self.alive = False
+        pid = self._process.pid
+        if pid is not None and hasattr(os, "killpg"):
+            with contextlib.suppress(OSError):  # gone, or not yet the head of a group of its own
+                os.killpg(pid, signal.SIGKILL)
         self._process.kill()
         self._process.join()
         self.connection.close()
@@ -183,20 +194,25 @@ class _Worker:
         """Look whether the model is loaded; a process that can't is no fault of a recipe."""
         spent = time.monotonic() - self._began
         if not self.connection.poll():
+            if not self._process.is_alive() and not self.connection.poll():
+                raise self._unstarted()
             if spent > START:
                 raise self._unusable(f"it was not ready within {START:g} s")
             return
         try:
             answer = self.connection.recv()
         except (EOFError, OSError) as error:
-            cause = self._cause()
-            raise self._unusable(
-                f"it could not be started ({cause}). A script that tunes must do so under "
-                '`if __name__ == "__main__":`, for each process imports it again'
-            ) from error
+            raise self._unstarted() from error
         if answer != _READY:
             raise self._unusable(str(answer))
         self._ready, self._began = True, time.monotonic()
+
+    def _unstarted(self) -> LpotError:
+        cause = self._cause()
+        return self._unusable(
+            f"it could not be started ({cause}). A script that tunes must do so under "
+            '`if __name__ == "__main__":`, for each process imports it again'
+        )
 
     def _unusable(self, cause: str) -> LpotError:
         self.end()
@@ -243,7 +259,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 
 def _serve(connection: Connection) -> None:
     """The child: load once, then one trial after the other until the parent hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    _stand_alone()
     kit = unpack(connection.recv_bytes())
     bench = guarded(kit.open)
     if isinstance(bench, Exception):
@@ -254,3 +270,23 @@ def _serve(connection: Connection) -> None:
         while True:
             number, recipe = connection.recv()
             connection.send(kit.attempt(bench, number, recipe))
+
+
+def _stand_alone() -> None:
+    """A group of its own, which can be ended as a whole; the parent decides what Ctrl-C means.
+
+    It ends with the parent, however that ends, and in the middle of a trial.
+    """
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    """Asked for once a second: a pipe would stay open in whatever the parent has forked."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    if hasattr(os, "killpg"):
+        os.killpg(0, signal.SIGKILL)
+    os._exit(1)

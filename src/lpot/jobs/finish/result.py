@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from ruamel.yaml import YAML
 
-from lpot.core.card import read_card, sha256, write_text
+from lpot.core.card import is_whole, read_card, write_text
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import History
-from lpot.core.interrupt import REASON
+from lpot.core.interrupt import was_interrupted
 from lpot.core.model import Model
 from lpot.core.race import saving
 from lpot.core.recipe import Recipe
@@ -39,6 +39,13 @@ def finish(
 ) -> Result:
     """`model` is given when nothing was evaluated and it is built already."""
     if outcome is not None and outcome.best is None:
+        if not outcome.trials and not was_interrupted(outcome.stopped):
+            job.add_note(
+                f"not evaluated: {outcome.stopped} before a trial could be evaluated, so the "
+                "accuracy of this all-INT8 model is unknown; give more time, or a smaller "
+                "evaluation"
+            )
+            return _unevaluated(job, outcome)
         return float_result(job, _why_nothing(outcome), outcome)
     best = None if outcome is None else outcome.best
     if model is None:
@@ -60,7 +67,7 @@ def finish(
         float_ops=float_ops(job, model),
         path=path,
         workspace=job.workspace.folder,
-        interrupted=outcome is not None and outcome.stopped == REASON,
+        interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
     saved = saving(result.trials, result.baseline)
     if saved:
@@ -70,6 +77,26 @@ def finish(
     result = with_speed(job, result)
     for text in job.backend.offers(model):
         job.add_note(text)
+    return _write(job, result)
+
+
+def _unevaluated(job: Job, outcome: Outcome) -> Result:
+    """The time was up before the first trial: what would have been tried first, unproved."""
+    recipe = job.first_recipe()
+    model = job.build(recipe)
+    model.card = job.card(None)
+    result = Result(
+        model=model,
+        recipe=recipe,
+        goal=job.goal,
+        baseline=outcome.baseline,
+        stopped=outcome.stopped,
+        sizes=(job.model.nbytes, model.nbytes),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=_on_disk(job, model),
+        workspace=job.workspace.folder,
+    )
     return _write(job, result)
 
 
@@ -92,7 +119,7 @@ def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
         float_ops=float_ops(job, model),
         path=_on_disk(job, model),
         workspace=job.workspace.folder,
-        interrupted=outcome is not None and outcome.stopped == REASON,
+        interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
     return _write(job, result)
 
@@ -140,8 +167,7 @@ def _is_on_disk(job: Job, model: Model) -> bool:
         card = read_card(job.best_path)
         wanted = {**model.card, "recipe": None if model.recipe is None else model.recipe.to_json()}
         same = all(card.get(key) == json.loads(json.dumps(wanted[key])) for key in wanted)
-        whole = sha256(job.best_path) if job.best_path.is_file() else None
-        return same and job.best_path.exists() and card.get("sha256") == whole
+        return same and is_whole(job.best_path, card)
     except (HistoryError, OSError):
         return False
 

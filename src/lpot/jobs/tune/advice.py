@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lpot.core.backend import Observations
 from lpot.core.card import write_text
-from lpot.core.history import key_of
+from lpot.core.journal import key_of
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import Recipe

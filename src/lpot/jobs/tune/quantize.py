@@ -358,13 +358,16 @@ class Job:
     def build(self, recipe: Recipe) -> Model:
         return self.backend.build(self.model, recipe, self.observe(recipe.samples))
 
+    def first_recipe(self) -> Recipe:
+        """All in low precision, in the way that is nearest to FP32 without any label."""
+        return advised(self, self.space).default()
+
     def build_once(self) -> Result:
         """Nothing to evaluate with: one all-INT8 model, and it is said that nobody checked it."""
         self.add_note(
             "not evaluated: no eval_func and no metric were given, so accuracy is unknown"
         )
-        recipe = advised(self, self.space).default()
-        model = self.build(recipe)
+        model = self.build(self.first_recipe())
         model.card = self.card(None)
         self.backend.save(model, self.best_path)
         return finish(self, None, None, model)

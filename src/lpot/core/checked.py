@@ -1,0 +1,58 @@
+"""Files that come back from a disk are foreign: their shape is checked before they are believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from lpot.core.errors import HistoryError, LpotError
+
+Value = TypeVar("Value")
+
+LARGEST = 1 << 30  # bytes: no JSON of ours comes near
+
+
+def read_json(path: Path, advice: str, error: type[LpotError] = HistoryError) -> Any:
+    """What a JSON file holds; `advice` says what to do when it can't be read."""
+    try:
+        if path.stat().st_size > LARGEST:
+            raise error(f"{path}: larger than {LARGEST >> 20} MiB, which no file of lpot is")
+        return json.loads(path.read_bytes())
+    except OSError as failure:
+        raise error(f"{path}: can't be read ({failure.strerror}): {advice}") from failure
+    except (ValueError, RecursionError) as failure:
+        raise error(f"{path}: damaged, not valid JSON ({_short(failure)}): {advice}") from failure
+
+
+def checked(
+    kind: type[Value],
+    raw: Any,
+    where: Path | str,
+    advice: str,
+    error: type[LpotError] = HistoryError,
+) -> Value:
+    """`raw` as a `kind` (a dataclass, usually). What it does not know is left out."""
+    try:
+        found: Value = _adapter(kind).validate_python(raw)
+        return found
+    except ValidationError as failure:
+        first = failure.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "the whole"
+        told = f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+        raise error(f"{where}: damaged ({told}): {advice}") from failure
+
+
+_ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
+
+
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def _short(failure: Exception) -> str:
+    return str(failure).splitlines()[0][:120] if str(failure) else type(failure).__name__

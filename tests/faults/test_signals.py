@@ -1,0 +1,238 @@
+"""SIGTERM and SIGHUP, as docker, a batch system or a closed terminal send them."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import onnx_models
+from lpot.core.history import History
+from lpot.core.trial import State
+
+# The first INT8 recipe, which is the best, waits; all others are quick and worse.
+SLOW_BEST = """
+import os, pathlib, signal, sys, time
+import onnx_models, lpot
+if "nohup" in sys.argv:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+if "theirs" in sys.argv:
+    def ends(number, frame):
+        print("THEIRS", flush=True)
+        sys.exit(7)
+    signal.signal(signal.SIGTERM, ends)
+if __name__ == "__main__":
+    model = onnx_models.mlp(layers=3)
+    def judge(given):
+        low = sum(node.op_type == "QuantizeLinear" for node in given.graph.node)
+        if low:
+            pathlib.Path("now").touch()
+            time.sleep(float(sys.argv[1]))
+        return 1.0
+    result = lpot.tune(
+        model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False, max_trials=4
+    )
+    print("RESULT", result.met, len(result.recipe.float_ops), result.stopped)
+"""
+
+
+def start(folder: Path, environment: Any, *args: object) -> subprocess.Popen[str]:
+    (folder / "now").unlink(missing_ok=True)
+    running = subprocess.Popen(
+        [sys.executable, "-c", SLOW_BEST, *map(str, args)],
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not (folder / "now").exists():
+        assert running.poll() is None, running.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return running
+
+
+def test_two_terminations_do_not_cost_the_best_recipe(tmp_path: Path, environment: Any) -> None:
+    for _ in range(2):
+        running = start(tmp_path, environment, 60)
+        running.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)  # no patience: at once
+        _, err = running.communicate(timeout=30)
+        assert running.returncode == 128 + signal.SIGTERM, err
+        assert "Traceback" not in err
+        assert [path.name for path in (tmp_path / "ws").glob(".*")] == []
+    out, err = start(tmp_path, environment, 0).communicate(timeout=60)
+    assert out.startswith("RESULT True 0 "), (out, err)
+    trials = History.read(tmp_path / "ws" / "history.jsonl").trials
+    assert [trial.state for trial in trials] == [State.DONE]
+
+
+def test_the_trial_in_flight_may_end_and_the_result_is_written(
+    tmp_path: Path, environment: Any
+) -> None:
+    running = start(tmp_path, environment, 0.5)
+    running.send_signal(signal.SIGTERM)
+    out, err = running.communicate(timeout=30)
+    assert running.returncode == 143, err
+    assert out == ""  # the program ends, whatever its script would have done next
+    assert len(History.read(tmp_path / "ws" / "history.jsonl").trials) == 1
+    assert json.loads((tmp_path / "ws" / "result.json").read_text())["met"] is True
+
+
+def test_a_kill_after_the_announcement_is_no_death_either(tmp_path: Path, environment: Any) -> None:
+    for _ in range(2):
+        running = start(tmp_path, environment, 60)
+        running.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        running.kill()
+        running.communicate()
+    out, _ = start(tmp_path, environment, 0).communicate(timeout=60)
+    assert out.startswith("RESULT True 0 "), out
+
+
+def test_a_closed_terminal_ends_it_and_nohup_does_not(tmp_path: Path, environment: Any) -> None:
+    running = start(tmp_path, environment, 0.5, "nohup")
+    running.send_signal(signal.SIGHUP)
+    out, _ = running.communicate(timeout=30)
+    assert out.startswith("RESULT True 0"), out
+    running = start(tmp_path / "ws", environment, 0.5)
+    running.send_signal(signal.SIGHUP)
+    running.communicate(timeout=30)
+    assert running.returncode == 128 + signal.SIGHUP
+
+
+def test_a_handler_of_the_programs_own_is_called(tmp_path: Path, environment: Any) -> None:
+    running = start(tmp_path, environment, 60, "theirs")
+    running.send_signal(signal.SIGTERM)
+    out, _ = running.communicate(timeout=30)
+    assert (running.returncode, out) == (7, "THEIRS\n")
+
+
+def test_a_recipe_in_which_the_process_died_is_tried_last(
+    tmp_path: Path, environment: Any, tune: Any
+) -> None:
+    """Killed twice without a word in the best recipe: it is found in the end all the same."""
+    for _ in range(2):
+        running = start(tmp_path, environment, 60)
+        running.kill()
+        running.communicate()
+    out, err = start(tmp_path, environment, 0).communicate(timeout=60)
+    assert out.startswith("RESULT True 0 "), (out, err)
+
+
+def test_a_recipe_that_kills_is_left_at_last(tmp_path: Path, environment: Any) -> None:
+    """It dies in the suspect once more; the next run comes to an end without it."""
+    for _ in range(2):
+        running = start(tmp_path, environment, 60)
+        running.kill()
+        running.communicate()
+    path = tmp_path / "ws" / "history.jsonl"
+    history = History.open(path, History.read(path).fingerprint)
+    (digest,) = {key for key, count in history._begun.items() if count == 2}
+    history._append({"kind": "begin", "number": 9, "digest": digest})  # as if it had died again
+    out, _ = start(tmp_path, environment, 0).communicate(timeout=60)
+    assert out.startswith("RESULT True"), out
+    assert not out.startswith("RESULT True 0 "), out
+
+
+FORKING = """
+import multiprocessing, os, signal, sys, time
+import onnx_models, lpot
+def sleep():
+    time.sleep(60)
+model = onnx_models.mlp()
+def judge(given):
+    child = multiprocessing.get_context("fork").Process(target=sleep)
+    child.start()
+    child.terminate()
+    child.join(20)
+    assert child.exitcode == -signal.SIGTERM, child.exitcode
+    return 1.0
+result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+print(result.met, [trial.error for trial in result.trials])
+"""
+
+
+def test_children_that_eval_func_forks_can_be_terminated(script: Any) -> None:
+    assert script(FORKING).stdout == "True [None]\n"
+
+
+# -- what eval_func and saving do to a search ------------------------------------------------------
+
+
+def test_sys_exit_in_eval_func_is_a_failed_trial(tune: Any) -> None:
+    calls: list[Any] = []
+
+    def judge(model: Any) -> float:
+        calls.append(model)
+        if len(calls) == 2:
+            sys.exit(3)
+        return 1.0
+
+    result = tune(evaluate=judge, strategy="random", max_trials=3)
+    assert result.met is True
+    first = result.trials[0]
+    assert first.state is State.FAILED
+    assert "sys.exit(3)" in (first.error or "") and "return a score" in (first.error or "")
+
+
+def test_a_timeout_before_the_first_trial_hands_over_int8_unproved(tune: Any) -> None:
+    def slow(model: Any) -> float:
+        time.sleep(0.6)
+        return 1.0
+
+    result = tune(evaluate=slow, timeout=0.5)
+    assert result.met is None and result.accuracy is None
+    assert result.recipe.low_ops and not result.recipe.float_ops
+    assert result.path is not None and result.path.is_file()
+    assert any(note.startswith("not evaluated: timeout of 0.5 s reached") for note in result.notes)
+    assert json.loads((result.workspace / "result.json").read_text())["met"] is None
+    again = tune(evaluate=slow, timeout=30, max_trials=1)  # the baseline is known now
+    assert again.met is True
+
+
+def test_a_model_that_can_not_be_saved_is_a_failed_trial(
+    tune: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever raises after the evaluation: the search goes on, with the next best."""
+    from lpot.backends.onnx import OnnxBackend
+    from lpot.core.errors import SaveError
+
+    real = OnnxBackend.save
+    failures = [SaveError("it came back differently"), ValueError("odd"), None, None, None]
+    monkeypatch.setattr(
+        OnnxBackend,
+        "save",
+        lambda self, model, path: _raise(failures) or real(self, model, path),
+    )
+    scores = iter([1.0, 0.5, 0.6, 0.55, 0.52])
+    model = onnx_models.mlp(layers=4)
+    result = tune(model, evaluate=lambda m: next(scores), strategy="random", max_trials=4)
+    assert [trial.state for trial in result.trials] == ["failed", "failed", "done", "done"]
+    assert result.accuracy == 0.55
+    assert "odd" in (result.trials[1].error or "")
+    assert result.path is not None and result.path.is_file()
+    known = {trial.recipe.digest: trial.state for trial in History.read(result.history).trials}
+    assert list(known.values()) == ["failed", "failed", "done", "done"]
+
+
+def _raise(failures: list[Exception | None]) -> None:
+    failure = failures.pop(0)
+    if failure is not None:
+        raise failure
+
+
+def test_signal_handlers_are_put_back(tune: Any) -> None:
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    tune(evaluate=lambda model: 1.0)
+    assert [signal.getsignal(number) for number in numbers] == before
