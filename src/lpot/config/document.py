@@ -28,7 +28,7 @@ _INTRO = """\
 
 This page is generated from the schema by `python -m lpot.config.document`. It lists every key with
 its default; `lpot schema` prints the same as JSON Schema for editors, and
-[template.yaml](../src/lpot/config/template.yaml) is a complete file to start from.
+`lpot template` prints a complete file to start from.
 
 A typical file is short:
 
