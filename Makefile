@@ -77,8 +77,10 @@ examples: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m lpot.config.document
-	$(BIN)/python -m lpot.metric.document
+	$(BIN)/python -m lpot.metric.document docs/metrics.md
 	$(BIN)/python -m lpot.data.document
+	$(PIP) --editable ".[docs]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
 # Wheel and source archive, the same bytes each time, tried in empty environments.
 dist: $(VENV)/.dev
@@ -88,7 +90,7 @@ release: $(VENV)/.dev
 	$(BIN)/python tools/release.py
 
 clean:
-	rm -rf $(VENV) $(MXNET) build dist lpot_workspace src/*.egg-info
+	rm -rf $(VENV) $(MXNET) build dist site lpot_workspace src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
