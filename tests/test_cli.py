@@ -118,8 +118,8 @@ def test_inspect(here: Path) -> None:
     lines = done.stdout.splitlines()
     assert lines[0].split() == ["op", "kind", "supports", "reason"]
     assert any(line.split()[:4] == ["head", "Gemm", "static", "int8"] for line in lines)
-    assert any("beside int8" in line for line in lines)
-    (summary,) = (line for line in lines if "of 12 ops can be low precision" in line)
+    assert any("int8 next to int8" in line for line in lines)
+    (summary,) = (line for line in lines if "of 12 ops can run in low precision" in line)
     assert all(line.startswith("note: ") for line in lines[lines.index(summary) + 1 :])
     assert all(line == line.rstrip() for line in lines)
     told = json.loads(run("inspect", "net.onnx", "--approach", "dynamic", "--json").stdout)
