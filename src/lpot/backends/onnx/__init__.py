@@ -24,11 +24,14 @@ from lpot.backends.onnx.passes.equalize_channels import equalize_channels
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
+from lpot.backends.onnx.passes.merge_reshapes import merge_reshapes
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
+from lpot.backends.onnx.passes.pool_means import pool_means
 from lpot.backends.onnx.passes.raise_opset import raise_opset
 from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels, smoothed_means
 from lpot.backends.onnx.passes.split_fused import split_fused
+from lpot.backends.onnx.passes.spread_layernorm import spread_layernorm
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.profile import profile
@@ -53,9 +56,11 @@ PASSES = (
     fold_batchnorm,
     reorder_gelu,
     spread_transposed_conv,
+    pool_means,
     normalize_gemm,
     equalize_channels,
     fuse_matmul_bias,
+    merge_reshapes,
 )
 
 
@@ -98,7 +103,8 @@ class OnnxBackend(Backend[OnnxModel]):
             )
         stats = {**(observations.tensors if observations is not None else {}), **repaired}
         cache = model.caches.setdefault(recipe.repairs, {})
-        graph = build_graph(source, drawn, stats, cache, _mending(recipe, observations, source))
+        mending = _mending(recipe, observations, source)
+        graph = spread_layernorm(build_graph(source, drawn, stats, cache, mending))
         precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
