@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lpot.backends.tensorflow.draft import Draft
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
+from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
 from lpot.backends.tensorflow.passes.quantize_conv import quantize_conv
 from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
 from lpot.backends.tensorflow.passes.quantize_matmul import quantize_matmul
@@ -60,7 +61,7 @@ def write(prepared: Prepared, drawn: Plan) -> Net:
             quantize_conv(draft, step)
     for item in drawn.followers.values():
         quantize_follower(draft, item)
-    return draft.finish()
+    return fuse_norms(draft.finish())
 
 
 def _check(prepared: Prepared, recipe: Recipe) -> None:

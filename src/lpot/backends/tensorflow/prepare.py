@@ -24,6 +24,7 @@ from lpot.backends.tensorflow.passes.even_streams import even_streams
 from lpot.backends.tensorflow.passes.fold_affine import fold_affine
 from lpot.backends.tensorflow.passes.fold_constants import fold_constants
 from lpot.backends.tensorflow.passes.hoist_bias import hoist_bias
+from lpot.backends.tensorflow.passes.lower_contractions import lower_contractions
 from lpot.backends.tensorflow.passes.lower_products import lower_products
 from lpot.backends.tensorflow.passes.push_batchnorm import push_batchnorm
 from lpot.backends.tensorflow.passes.remove_identities import remove_identities
@@ -41,6 +42,7 @@ PASSES = (
     fold_constants,
     remove_identities,  # constants show which transpositions change nothing
     lower_products,
+    lower_contractions,
     settle_reshapes,
     cancel_reshapes,
     sink_reshapes,

@@ -62,6 +62,8 @@ def _sink(net: Net, shapes: Net, name: str, width: int) -> tuple[Net, str] | Non
     if user.op in MATMUL_ACTIVATIONS:
         return _swapped(net, reshape, user, [name])
     operands = data_inputs(user)
+    if user.op == "Mul" and (factor := _scalar(net, operands, reshape.name)) is not None:
+        return _swapped(net, reshape, user, [name, factor])
     if len(operands) != 2 or user.op not in ("BiasAdd", *SUMS):
         return None
     other = operands[1] if operands[0] == reshape.name else operands[0]
@@ -72,6 +74,13 @@ def _sink(net: Net, shapes: Net, name: str, width: int) -> tuple[Net, str] | Non
     if shape is None or shape != shapes.shape(other) or shape[-1] != width or None in shape[1:]:
         return None
     return _sink_past_sum(net, name, reshape, user, other, width)
+
+
+def _scalar(net: Net, operands: list[str], main: str) -> str | None:
+    """The constant that multiplies everything alike."""
+    others = [name for name in operands if name != main]
+    value = net.constant(others[0]) if len(others) == 1 else None
+    return others[0] if value is not None and value.ndim == 0 else None
 
 
 def _swapped(net: Net, reshape: NodeDef, user: NodeDef, inputs: list[str]) -> tuple[Net, str]:
