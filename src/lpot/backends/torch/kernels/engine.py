@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from lpot.backends.torch.kernels.interface import Affine, Geometry, Run
+from lpot.backends.torch.kernels.interface import Affine, Geometry, Run, plain
 from lpot.backends.torch.weights import Weights
 
 _ops = torch.ops.quantized
@@ -51,7 +51,7 @@ class FusedSum:
     def __call__(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not x.is_quantized:
             inlet = self.inlet
-            x = torch.quantize_per_tensor(x.detach(), inlet.scale, inlet.zero_point, torch.quint8)
+            x = torch.quantize_per_tensor(plain(x), inlet.scale, inlet.zero_point, torch.quint8)
         torch.backends.quantized.engine = "onednn"
         try:
             y: torch.Tensor = self.op(
@@ -94,7 +94,7 @@ class EngineKernel:
         op = _ops.linear_relu_dynamic if relu else _ops.linear_dynamic
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            y: torch.Tensor = op(x.detach(), packed, reduced)
+            y: torch.Tensor = op(plain(x), packed, reduced)
             return y
 
         return run
@@ -165,7 +165,7 @@ def _float_linear(packed: Any, inlet: Affine, relu: bool) -> Run:
 
     def run(x: torch.Tensor) -> torch.Tensor:
         y: torch.Tensor = op(
-            x.dequantize() if x.is_quantized else x.detach(), scale, zero_point, packed
+            x.dequantize() if x.is_quantized else plain(x), scale, zero_point, packed
         )
         return y
 
@@ -181,7 +181,7 @@ def _between(
 
     def run(x: torch.Tensor) -> torch.Tensor:
         if not x.is_quantized:
-            x = torch.quantize_per_tensor(x.detach(), scale, zero_point, torch.quint8)
+            x = torch.quantize_per_tensor(plain(x), scale, zero_point, torch.quint8)
         y = op(x, packed, out_scale, out_zero)
         return y if emit else y.dequantize()
 

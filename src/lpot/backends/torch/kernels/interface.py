@@ -38,6 +38,11 @@ class Geometry:
     output_padding: tuple[int, ...] = ()
 
 
+def plain(x: torch.Tensor) -> torch.Tensor:
+    """Without a gradient, which no kernel has. Detaching costs, so it is done where needed."""
+    return x.detach() if x.requires_grad else x
+
+
 class Kernel(Protocol):
     """Each method returns a function from tensor to tensor.
 

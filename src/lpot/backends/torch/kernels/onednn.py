@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from lpot.backends.torch.kernels.engine import EngineKernel, supported_engines
-from lpot.backends.torch.kernels.interface import Affine, Geometry, Run
+from lpot.backends.torch.kernels.interface import Affine, Geometry, Run, plain
 from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.weights import Weights
 
@@ -108,7 +108,7 @@ def _codes(x: torch.Tensor, inlet: Affine) -> tuple[torch.Tensor, float, int]:
 
 
 def _quantize(x: torch.Tensor, inlet: Affine) -> torch.Tensor:
-    return _bare(torch.quantize_per_tensor(x.detach(), inlet.scale, inlet.zero_point, torch.quint8))
+    return _bare(torch.quantize_per_tensor(plain(x), inlet.scale, inlet.zero_point, torch.quint8))
 
 
 def _bare(x: torch.Tensor) -> torch.Tensor:

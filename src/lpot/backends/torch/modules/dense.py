@@ -12,6 +12,7 @@ from torch.nn import functional
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
 from lpot.backends.torch.kernels.agree import Call, agrees
 from lpot.backends.torch.kernels.geometry import geometry_of
+from lpot.backends.torch.kernels.interface import plain
 from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.kinds import is_hf_conv1d
 from lpot.backends.torch.modules.base import LowModule, as_inlet
@@ -102,7 +103,7 @@ def _smoothed(x: torch.Tensor, smooth: torch.Tensor, reader: object) -> torch.Te
     """Linears that read one tensor share their factors, and what is made by them."""
 
     def make() -> torch.Tensor:
-        return (x.dequantize() if x.is_quantized else x.detach()) * smooth
+        return (x.dequantize() if x.is_quantized else plain(x)) * smooth
 
     return _products.get(x, id(smooth), make, smooth, reader)
 

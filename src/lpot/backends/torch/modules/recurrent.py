@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
 from lpot.backends.torch.kernels.engine import EngineKernel
+from lpot.backends.torch.kernels.interface import plain
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.weights import Weights
 
@@ -86,7 +87,7 @@ class LowRecurrent(LowModule):
 
     def _call(self, x: torch.Tensor, state: Any, sizes: torch.Tensor | None) -> tuple[Any, Any]:
         op = torch.quantized_lstm if self._is_lstm else torch.quantized_gru
-        first = (x.detach(),) if sizes is None else (x.detach(), sizes)
+        first = (plain(x),) if sizes is None else (plain(x), sizes)
         last: tuple[Any, ...] = (False, self.bidirectional)
         if sizes is None:
             last += (self.batch_first,)
