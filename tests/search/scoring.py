@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import time
@@ -74,4 +75,41 @@ def slow(model: onnx.ModelProto) -> float:
     """Takes its time wherever it is not all in INT8."""
     if not is_all_low(model) and os.environ.get("LPOT_THREADS"):
         time.sleep(30)
+    return score(model)
+
+
+def with_processes(model: onnx.ModelProto) -> float:
+    """As a loader with workers does: processes that are forked, work and are ended."""
+    context = multiprocessing.get_context("fork")
+    with context.Pool(2) as pool:
+        assert pool.map(abs, [-1, 2, -3]) == [1, 2, 3]
+    return score(model)
+
+
+def dying_with_a_child(model: onnx.ModelProto, mark: str) -> float:
+    """The process dies; what it forked lives on, and holds its pipes open."""
+    if is_low(model) and not Path(mark).exists():
+        child = os.fork()
+        if child == 0:
+            time.sleep(600)
+            os._exit(0)
+        Path(mark).write_text(str(child))
+        os.kill(os.getpid(), signal.SIGKILL)
+    return score(model)
+
+
+def is_low(model: onnx.ModelProto) -> bool:
+    return any(node.op_type == "QuantizeLinear" for node in model.graph.node)
+
+
+def leaving(model: onnx.ModelProto) -> float:
+    if is_low(model):
+        raise SystemExit(3)
+    return score(model)
+
+
+def sleeping(model: onnx.ModelProto, mark: str) -> float:
+    if is_low(model):
+        Path(mark).write_text(str(os.getpid()))
+        time.sleep(600)
     return score(model)

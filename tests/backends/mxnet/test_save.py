@@ -18,6 +18,7 @@ from lpot.backends.mxnet.model import MxnetModel
 from lpot.core.card import card_path
 from lpot.core.errors import UnsupportedModel, WorkspaceError
 from lpot.core.space import restrict
+from snapshots import snapshots
 
 BACKEND = MxnetBackend()
 
@@ -89,3 +90,28 @@ def test_a_place_that_can_not_be_written_is_named(built: MxnetModel, tmp_path: P
     blocked.write_text("in the way")
     with pytest.raises(WorkspaceError, match="can't write the model"):
         BACKEND.save(built, blocked / "small")
+
+
+def test_one_whole_model_at_every_moment(
+    built: MxnetModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at any moment of a save: the symbol and the parameters that are read are a pair."""
+    model = BACKEND.load(mlp())
+    observations = BACKEND.observe(model, pairs(), (0,))[0]
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    other = BACKEND.build(model, recipe.with_float(list(recipe.ops)[:1]), observations)
+    home = tmp_path / "home"
+    path = BACKEND.save(built, home / "small")
+    truth = {m.recipe.digest: BACKEND.run(m, pairs(1)[0])[0] for m in (built, other) if m.recipe}
+    found = []
+    for copy in snapshots(home, lambda: BACKEND.save(other, home / "small"), monkeypatch, tmp_path):
+        again = BACKEND.restore(copy / path.name)
+        assert again.recipe is not None
+        output = BACKEND.run(again, pairs(1)[0])[0]
+        np.testing.assert_array_equal(output, truth[again.recipe.digest])
+        found.append(again.recipe == other.recipe)
+        # The rerun of a run that was killed here saves over what it finds.
+        BACKEND.save(other, copy / "small")
+        assert BACKEND.restore(copy / path.name).recipe == other.recipe
+        assert len(list(copy.glob("small*"))) == 3
+    assert found == sorted(found) and {*found} == {False, True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -98,6 +99,59 @@ def test_a_trial_that_takes_too_much_memory_is_ended(tmp_path: Path) -> None:
     result = run(tmp_path, scoring.greedy, {"name": "process", "memory": 600})
     assert "600 MiB" in (result.trials[0].error or "")
     assert result.met
+
+
+def test_eval_func_may_start_processes_of_its_own(tmp_path: Path) -> None:
+    result = run(tmp_path, scoring.with_processes, "process")
+    assert [trial.error for trial in result.trials if trial.error] == []
+    assert result.met
+
+
+def test_a_process_that_dies_while_its_child_lives_is_noticed(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    evaluate = partial(scoring.dying_with_a_child, mark=str(mark))
+    result = run(tmp_path / "w", evaluate, "process")
+    assert "SIGKILL" in (result.trials[0].error or "")
+    assert result.met
+    child = int(mark.read_text())
+    assert not _runs(child)  # it went with the process that had forked it
+
+
+def test_sys_exit_in_a_process_is_a_failed_trial(tmp_path: Path) -> None:
+    result = run(tmp_path, scoring.leaving, "process", exit_policy={"max_trials": 2})
+    assert all("sys.exit(3)" in (trial.error or "") for trial in result.trials)
+
+
+def test_a_process_ends_with_its_parent_in_the_middle_of_a_trial(tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    text = (
+        "from functools import partial\nfrom pathlib import Path\nimport sys\n"
+        "from jobs.execute.test_executor import run\nfrom search import scoring\n"
+        "run(Path(sys.argv[1]), partial(scoring.sleeping, mark=sys.argv[2]), 'process')"
+    )
+    tests = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}
+    parent = subprocess.Popen(
+        [sys.executable, "-c", text, str(tmp_path / "w"), str(mark)], env=environment
+    )
+    deadline = time.monotonic() + 120
+    while not mark.exists() or not mark.read_text():
+        assert parent.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    worker = int(mark.read_text())
+    while _runs(worker):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _runs(pid: int) -> bool:
+    """Zombies that nobody reaps here are not meant."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def test_what_can_not_be_sent_is_refused(tmp_path: Path) -> None:
