@@ -151,20 +151,20 @@ def torn(model: onnx.ModelProto, maker: str, reader: str, seed: int = 0) -> onnx
 @pytest.mark.parametrize(
     "pair", [("block.conv1", "block.conv2"), ("depthwise", "pointwise"), ("pointwise", "last")]
 )
-def test_equalize_channels_mends_what_was_torn(pair: tuple[str, str]) -> None:
+def test_equalize_layers_mends_what_was_torn(pair: tuple[str, str]) -> None:
     feeds = {"x": images()[0][0]}
     backend = OnnxBackend()
     loaded = backend.load(torn(cnn(), *pair))
     truth = outputs(loaded.graph, feeds)[0]
     # Folding BN rounds; equalization on top of it must not change a single bit.
     from lpot.backends.onnx import PASSES
-    from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+    from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 
     graph = loaded.graph
     for step in PASSES:
-        if step is not equalize_channels:
+        if step is not equalize_layers:
             graph = step(graph)
-    mended = equalize_channels(graph)
+    mended = equalize_layers(graph)
     assert any(not np.array_equal(mended.weights[n], graph.weights[n]) for n in mended.weights)
     np.testing.assert_array_equal(outputs(graph, feeds)[0], outputs(mended, feeds)[0])
     space = restrict(backend.inspect(loaded), ())
@@ -174,10 +174,10 @@ def test_equalize_channels_mends_what_was_torn(pair: tuple[str, str]) -> None:
 
 
 def test_a_sound_net_is_left_alone() -> None:
-    from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+    from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 
     graph = OnnxBackend().load(cnn()).folded
-    assert equalize_channels(graph) is graph
+    assert equalize_layers(graph) is graph
 
 
 def test_fused_ops_of_an_optimised_file_are_taken_apart(tmp_path) -> None:  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 
 from backends.tensorflow.nets import Maker, graph_of, image
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.passes.even_streams import even_streams
+from lpot.backends.tensorflow.passes.equalize_layers import equalize_layers
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.backends.tensorflow.streams import find_streams
 from search.as_tensorflow import as_tensorflow, turned
@@ -41,7 +41,7 @@ def run(net: Net, batch: np.ndarray) -> np.ndarray:
 def test_fp32_results_stay_bit_for_bit(name: str) -> None:
     torn = NETS[name](3)
     net = net_of(as_tensorflow(torn.model).as_graph_def())
-    even = even_streams(net)
+    even = equalize_layers(net)
     assert even is not net
     batch = turned(torn.batches[0][0])
     np.testing.assert_array_equal(run(net, batch), run(even, batch))
@@ -113,4 +113,4 @@ def test_a_sound_net_is_left_as_it_is() -> None:
         tf.identity(make.conv(x, 4, name="two"), name="out")
 
     net = net_of(graph_of(build))
-    assert even_streams(net) is net
+    assert equalize_layers(net) is net

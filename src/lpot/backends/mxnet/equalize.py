@@ -1,14 +1,14 @@
-"""Even out the channels between two layers, without changing what the network computes.
+"""Cross-layer equalization between two layers, without changing what the network computes.
 
 Behind a ReLU, a PReLU or a pooling a channel may be divided by a factor if the weights that read it
-are multiplied by the same. Factors are powers of two: no float result changes by a bit, while one
-scale for all channels fits far better.
+are multiplied by the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -16,15 +16,15 @@ from lpot.backends.mxnet.abilities import COMPUTE
 from lpot.backends.mxnet.graph import Draft, Entry, Graph, Node
 from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.runtime import CPU, mx
-from lpot.core.ptq.equalize import channel_scales
+from lpot.core.ptq.equalize import Layers
+from lpot.core.ptq.equalize import equalize as equalize_layers
+from lpot.core.ptq.streams import Stream
 
 HOMOGENEOUS = {"Activation": ("relu",), "LeakyReLU": ("leaky", "prelu")}
 POOLS = ("max", "avg")
 CHANNELS_LAST = ("NWC", "NHWC", "NDHWC")
 SPREAD = 3.0  # a batch norm's output stays within so many gammas of its beta, nearly always
 GAMMA, BETA = 1, 2  # where a batch norm keeps them
-
-Values = Callable[[str], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -37,26 +37,24 @@ class Pair:
 
 
 def equalize(network: Network) -> Network:
-    """The same function, with its channels evened out where that pays."""
+    """The same function, with its channels equalized where that pays."""
     graph = Graph.of(network.symbol)
     params = {**network.args, **network.auxs}
-    changed: dict[str, np.ndarray] = {}
-
-    def value(name: str) -> np.ndarray:
-        return changed[name] if name in changed else params[name].asnumpy()
-
-    freed = set()
-    for pair in find_pairs(graph, params):
-        reads = _reads(graph, pair, value)
-        makes = _makes(graph, pair, value)
-        sound = makes.shape == reads.shape and np.isfinite([makes, reads]).all()
-        scales = channel_scales(makes, reads) if sound else None
-        if scales is not None:
-            changed.update(_scaled(graph, pair, scales, value))
-            freed |= {pair.norm.name} if pair.norm is not None else set()
-    if not changed:
+    pairs = list(find_pairs(graph, params))
+    layers = _Layers(graph, pairs, params)
+    pairs = [pair for pair in pairs if layers.fits(pair)]
+    streams = [
+        Stream(_width(pair.first), ((pair.first.name, 0),), ((pair.second.name, 0),))
+        for pair in pairs
+    ]
+    found = [pairs[number] for number in equalize_layers(streams, layers)]
+    if not found:
         return network
-    more = {name: mx.nd.array(array, ctx=CPU, dtype=array.dtype) for name, array in changed.items()}
+    more = {
+        name: mx.nd.array(array, ctx=CPU, dtype=array.dtype)
+        for name, array in layers.changed.items()
+    }
+    freed = {pair.norm.name for pair in found if pair.norm is not None}
     return network.around(_free_gammas(network.symbol, freed), more)
 
 
@@ -127,52 +125,68 @@ def _owned(graph: Graph, nodes: tuple[Node | None, ...], params: Collection[str]
     return all(name in params and len(graph.readers[name]) == 1 for name in names)
 
 
-def _param(graph: Graph, node: Node, place: int, value: Values) -> np.ndarray:
-    return value(graph.producer(node.inputs[place]).name)
+class _Layers(Layers):
+    """Parameters as they were, and those that were scaled since."""
 
+    def __init__(self, graph: Graph, pairs: Sequence[Pair], params: Mapping[str, Any]) -> None:
+        self._graph, self._params = graph, params
+        self._makers = {pair.first.name: pair for pair in pairs}
+        self._readers = {pair.second.name: pair for pair in pairs}
+        self.changed: dict[str, np.ndarray] = {}
 
-def _makes(graph: Graph, pair: Pair, value: Values) -> np.ndarray:
-    """How far each channel reaches behind the first layer."""
-    if pair.norm is not None:
-        gamma, beta = (_param(graph, pair.norm, place, value) for place in (GAMMA, BETA))
-        spread = np.ones_like(gamma) if _is_fixed(pair.norm) else np.abs(gamma)
-        return np.abs(beta) + SPREAD * spread
-    places = range(1, len(pair.first.inputs))  # weight, and bias where there is one
-    params = [np.abs(_param(graph, pair.first, place, value)) for place in places]
-    return np.max([param.reshape(len(param), -1).max(axis=1) for param in params], axis=0)
+    def fits(self, pair: Pair) -> bool:
+        """Does the second layer read the channels themselves, and not what was flattened?"""
+        return self.made(pair.first.name).shape == self.read(pair.second.name).shape
 
+    def _name(self, node: Node, place: int) -> str:
+        return self._graph.producer(node.inputs[place]).name
 
-def _reads(graph: Graph, pair: Pair, value: Values) -> np.ndarray:
-    """How much the second layer makes of each channel."""
-    if _is_depthwise(pair.second):
-        # Its weights have a scale for each channel: any factor suits them, so the first one rules.
-        makes = _makes(graph, pair, value)
-        return np.divide(1.0, makes, out=np.zeros_like(makes), where=makes > 0)
-    weight = np.abs(_param(graph, pair.second, 1, value))
-    return weight.max(axis=tuple(axis for axis in range(weight.ndim) if axis != 1))
+    def _value(self, node: Node, place: int) -> np.ndarray:
+        name = self._name(node, place)
+        if name in self.changed:
+            return self.changed[name]
+        value: np.ndarray = self._params[name].asnumpy()
+        fixed = node.kind == "BatchNorm" and place == GAMMA and _is_fixed(node)
+        return np.ones_like(value) if fixed else value
 
+    def made(self, op: str) -> np.ndarray:
+        """How far each channel reaches behind the layer."""
+        pair = self._makers[op]
+        if pair.norm is not None:
+            gamma, beta = (np.abs(self._value(pair.norm, place)) for place in (GAMMA, BETA))
+            return np.asarray(beta + SPREAD * gamma)
+        places = range(1, len(pair.first.inputs))  # weight, and bias where there is one
+        params = [np.abs(self._value(pair.first, place)) for place in places]
+        peaks = [param.reshape(len(param), -1).max(axis=1) for param in params]
+        return np.asarray(np.max(peaks, axis=0))
 
-def _scaled(graph: Graph, pair: Pair, scales: np.ndarray, value: Values) -> dict[str, np.ndarray]:
-    """The parameters with each channel divided before, and multiplied behind."""
-    changed = {}
-    maker = pair.norm or pair.first
-    for place in (1, 2):
-        if place < len(maker.inputs):
-            name = graph.producer(maker.inputs[place]).name
-            before = value(name)
-            if pair.norm is not None and place == GAMMA and _is_fixed(pair.norm):
-                before = np.ones_like(before)
-            changed[name] = before / _along(scales, before, 0)
-    reader = graph.producer(pair.second.inputs[1]).name
-    weight = value(reader)
-    changed[reader] = weight * _along(scales, weight, 0 if _is_depthwise(pair.second) else 1)
-    return changed
+    def read(self, op: str) -> np.ndarray:
+        """How much the layer makes of each channel."""
+        pair = self._readers[op]
+        if _is_depthwise(pair.second):
+            # Its weights have a scale for each channel: any factor suits them, so the maker rules.
+            makes = self.made(pair.first.name)
+            return np.asarray(np.divide(1.0, makes, out=np.zeros_like(makes), where=makes > 0))
+        weight = np.abs(self._value(pair.second, 1))
+        return np.asarray(weight.max(axis=tuple(at for at in range(weight.ndim) if at != 1)))
+
+    def divide_made(self, op: str, factors: np.ndarray) -> None:
+        maker = self._makers[op].norm or self._makers[op].first
+        for place in (1, 2):
+            if place < len(maker.inputs):
+                before = self._value(maker, place)
+                self.changed[self._name(maker, place)] = before / _along(factors, before, 0)
+
+    def multiply_read(self, op: str, factors: np.ndarray) -> None:
+        node = self._readers[op].second
+        weight, axis = self._value(node, 1), 0 if _is_depthwise(node) else 1
+        self.changed[self._name(node, 1)] = weight * _along(factors, weight, axis)
 
 
 def _along(scales: np.ndarray, array: np.ndarray, axis: int) -> np.ndarray:
     """The factors, to be multiplied with an array along one of its axes, in its own type."""
     shape = [-1 if index == axis else 1 for index in range(array.ndim)]
-    return scales.reshape(shape).astype(array.dtype)
+    return np.asarray(scales.reshape(shape), array.dtype)
 
 
 def _is_fixed(norm: Node) -> bool:

@@ -20,7 +20,7 @@ from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
 from lpot.backends.onnx.passes.correct_bias import BIAS, MEANS, WEIGHT
-from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
@@ -58,7 +58,7 @@ PASSES = (
     spread_transposed_conv,
     pool_means,
     normalize_gemm,
-    equalize_channels,
+    equalize_layers,
     fuse_matmul_bias,
     merge_reshapes,
 )

@@ -1,7 +1,4 @@
-"""Ops that let a positive factor through, channel by channel: where it goes in and comes out.
-
-Channels may be spread over several axes (a projection split into heads): they count row by row.
-"""
+"""Ops that let a positive factor through, channel by channel: where it goes in and comes out."""
 
 from __future__ import annotations
 
@@ -14,26 +11,7 @@ from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph, attribute, ints
 from lpot.backends.onnx.layers import vector_axis
-
-
-@dataclass(frozen=True)
-class Channels:
-    """The axes of a tensor that its channels lie on, out of `rank`; `width` of them in all.
-
-    Flattened with the places of a picture, each channel has `inner` entries in a row on its axis,
-    and all of them come `outer` times.
-    """
-
-    axes: tuple[int, ...]
-    rank: int
-    width: int
-    inner: int = 1
-    outer: int = 1
-
-    @property
-    def is_plain(self) -> bool:
-        """Each channel is one entry of its axis."""
-        return self.inner == self.outer == 1
+from lpot.core.ptq.streams import Channels
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,11 +56,12 @@ def _spatial(graph: Graph, node: NodeProto, known: Known) -> Link | None:
 def _pad(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     """Zeros stay zeros; on the channels' own axis they are channels that no factor changes."""
     channels = known.get(node.input[0])
-    given = [graph.weights.get(name) for name in node.input[1:] if name]
-    if channels is None or any(item is None for item in given):
+    names = [name for name in node.input[1:] if name]
+    if channels is None or not all(name in graph.weights for name in names):
         return None
-    pads = given[0] if given else np.array(attribute(node, "pads", ()))
-    value = given[1] if len(given) > 1 else attribute(node, "value", 0.0)
+    given = [graph.weights[name] for name in names]
+    pads = given[0] if given else np.asarray(attribute(node, "pads", ()))
+    value = given[1] if len(given) > 1 else np.asarray(attribute(node, "value", 0.0))
     at_ends = np.asarray(pads).reshape(2, -1) if np.size(pads) == 2 * channels.rank else None
     zero = attribute(node, "mode", b"constant") == b"constant" and not np.any(value)
     if at_ends is None or not zero:

@@ -20,7 +20,7 @@ from lpot.backends.tensorflow.passes.equalize_channels import (
     equalize_channels,
     factors,
 )
-from lpot.backends.tensorflow.passes.even_streams import even_streams
+from lpot.backends.tensorflow.passes.equalize_layers import equalize_layers
 from lpot.backends.tensorflow.passes.fold_affine import fold_affine
 from lpot.backends.tensorflow.passes.fold_constants import fold_constants
 from lpot.backends.tensorflow.passes.hoist_bias import hoist_bias
@@ -51,7 +51,7 @@ PASSES = (
     hoist_bias,
     fold_affine,
     push_batchnorm,
-    even_streams,
+    equalize_layers,
 )
 
 

@@ -16,16 +16,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.match import SUMS, why_not
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.core.ptq.streams import Stream, Ties
-
-
-@dataclass(frozen=True)
-class Channels:
-    """So many channels on the last of `rank` axes."""
-
-    width: int
-    rank: int
-
+from lpot.core.ptq.streams import Channels, Stream, Ties
 
 Known = dict[str, Channels]
 
@@ -69,11 +60,11 @@ def _compute(net: Net, node: NodeDef, ties: Ties, known: Known) -> None:
     x, *others = data_inputs(node)
     weight = net.constant(others[0])
     assert weight is not None
-    if known.get(x) == Channels(_inputs_of(node, weight), rank_of(node)):
+    if known.get(x) == Channels.last(_inputs_of(node, weight), rank_of(node)):
         ties.read(node.name, x)
     elif x in known:
         ties.fix([x])
-    known[node.name] = Channels(output_channels(node, weight), rank_of(node))
+    known[node.name] = Channels.last(output_channels(node, weight), rank_of(node))
     ties.make(node.name, node.name, known[node.name].width)
 
 
@@ -122,7 +113,7 @@ def _mean(net: Net, node: NodeDef, known: Known) -> Link | None:
     if before.rank - 1 in gone:
         return None
     kept = "keep_dims" in node.attr and node.attr["keep_dims"].b
-    return Link(Channels(before.width, before.rank - (0 if kept else len(gone))), ((name, 0),))
+    return Link(Channels.last(before.width, before.rank - (0 if kept else len(gone))), ((name, 0),))
 
 
 def _squeeze(net: Net, node: NodeDef, known: Known) -> Link | None:
@@ -133,7 +124,7 @@ def _squeeze(net: Net, node: NodeDef, known: Known) -> Link | None:
     before = known[name]
     if before.rank - 1 in {axis % before.rank for axis in gone}:
         return None
-    return Link(Channels(before.width, before.rank - len(gone)), ((name, 0),))
+    return Link(Channels.last(before.width, before.rank - len(gone)), ((name, 0),))
 
 
 def _reshape(net: Net, node: NodeDef, known: Known) -> Link | None:
@@ -141,7 +132,7 @@ def _reshape(net: Net, node: NodeDef, known: Known) -> Link | None:
     name, shape = data_inputs(node)[0], net.shape(node.name)
     if name not in known or not shape or shape[-1] != known[name].width:
         return None
-    return Link(Channels(known[name].width, len(shape)), ((name, 0),))
+    return Link(Channels.last(known[name].width, len(shape)), ((name, 0),))
 
 
 def _pad(net: Net, node: NodeDef, known: Known) -> Link | None:
@@ -155,7 +146,7 @@ def _pad(net: Net, node: NodeDef, known: Known) -> Link | None:
     if amounts.shape != (before.rank, 2):
         return None
     first, last = (int(amount) for amount in amounts[-1])
-    return Link(Channels(before.width + first + last, before.rank), ((name, first),))
+    return Link(Channels.last(before.width + first + last, before.rank), ((name, first),))
 
 
 def _slice(net: Net, node: NodeDef, known: Known) -> Link | None:
@@ -187,7 +178,7 @@ def _concat(net: Net, node: NodeDef, known: Known) -> Link | None:
         same = len(set(widths)) == 1
         return Link(first, tuple((name, 0) for name in dict.fromkeys(names))) if same else None
     starts = [sum(widths[:index]) for index in range(len(widths))]
-    made = Channels(sum(widths), first.rank)
+    made = Channels.last(sum(widths), first.rank)
     return Link(made, tuple(zip(names, starts, strict=True)))
 
 

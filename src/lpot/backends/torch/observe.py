@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from lpot.backends.torch.passes.equalize_channels import find_factors
+from lpot.backends.torch.passes.equalize_layers import find_factors
 from lpot.backends.torch.run import call
 from lpot.backends.torch.watch import Watch, same_outputs
 from lpot.backends.torch.workshop import Workshop

@@ -17,7 +17,7 @@ from lpot.backends.torch.kernels.choose import choose
 from lpot.backends.torch.modules.rounded import make_rounded
 from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
-from lpot.backends.torch.passes.equalize_channels import Factors
+from lpot.backends.torch.passes.equalize_layers import Factors
 from lpot.backends.torch.passes.find_chains import swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath

@@ -16,14 +16,14 @@ from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.recurrent import weight_names
 from lpot.backends.torch.modules.rounded import Rounding
 from lpot.backends.torch.passes.capture_graph import Capture, capture
-from lpot.backends.torch.passes.equalize_channels import (
+from lpot.backends.torch.passes.equalize_layers import (
     Factors,
     apply_factors,
 )
 from lpot.backends.torch.passes.find_chains import Chain, find_chains
-from lpot.backends.torch.passes.find_streams import find_streams
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
+from lpot.backends.torch.streams import find_streams
 from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
 from lpot.core.ptq.streams import Stream
 from lpot.core.recipe import TensorConfig

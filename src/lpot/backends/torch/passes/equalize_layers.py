@@ -1,4 +1,4 @@
-"""Even out torn channel ranges between layers, by powers of two: FP32 results keep every bit."""
+"""Cross-layer equalization of channels that were torn apart: FP32 results stay bit for bit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,10 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kinds import Site
-from lpot.backends.torch.passes.find_streams import reading
+from lpot.backends.torch.streams import reading
 from lpot.backends.torch.weights import float_weights
-from lpot.core.ptq.equalize import channel_scales
+from lpot.core.ptq.equalize import Layers, equalize
 from lpot.core.ptq.streams import Stream
-
-ROUNDS = 4  # a chain of layers settles after a few
 
 Factors = Mapping[str, np.ndarray]  # first maker of a stream → factor of each channel
 Norms = Mapping[str, str | None]  # op → the batch norm behind it
@@ -28,21 +26,11 @@ def find_factors(
     modules: Mapping[str, nn.Module],
 ) -> dict[str, np.ndarray]:
     """The factors of every stream that gains from them."""
-    found = {stream.makers[0][0]: np.ones(stream.size) for stream in streams}
-    layers = _Layers(norms, sites, modules)
-    for _ in range(ROUNDS):
-        moved = False
-        for stream in streams:
-            scales = layers.even(stream)
-            if scales is not None:
-                found[stream.makers[0][0]] *= scales
-                moved = True
-        if not moved:
-            break
-    return {name: factors for name, factors in found.items() if (factors != 1.0).any()}
+    found = equalize(streams, _Layers(norms, sites, modules))
+    return {streams[number].makers[0][0]: factors for number, factors in found.items()}
 
 
-class _Layers:
+class _Layers(Layers):
     """Weights with their norms folded in, scaled as the search for factors goes on."""
 
     def __init__(
@@ -58,34 +46,29 @@ class _Layers:
             self._parts[op] = float_weights(self._sites[op], folded)
         return self._parts[op]
 
-    def even(self, stream: Stream) -> np.ndarray | None:
-        made, read = torch.zeros(stream.size), torch.zeros(stream.size)
-        for op, start in stream.makers:
-            weight, bias = self._of(op)
-            peaks = weight.abs().flatten(1).amax(1)
-            _raise(made, peaks if bias is None else torch.maximum(peaks, bias.abs()), start)
-        for op, start in stream.readers:
-            _raise(read, reading(self._sites[op].module, self._of(op)[0]).abs().amax(1), start)
-        scales = channel_scales(made.double().numpy(), read.double().numpy())
-        if scales is not None:
-            self._scale(stream, torch.from_numpy(scales.astype(np.float32)))
-        return scales
+    def made(self, op: str) -> np.ndarray:
+        weight, bias = self._of(op)
+        peaks = weight.abs().flatten(1).amax(1)
+        return _array(peaks if bias is None else torch.maximum(peaks, bias.abs()))
 
-    def _scale(self, stream: Stream, scales: torch.Tensor) -> None:
-        for op, start in stream.makers:
-            weight, bias = self._of(op)
-            part = 1.0 / scales[start : start + len(weight)]
-            scaled = weight * _rows(part, weight.dim())
-            self._parts[op] = (scaled, None if bias is None else bias * part)
-        for op, start in stream.readers:
-            weight, bias = self._of(op)
-            part = _columns(scales[start:], self._sites[op].module)
-            self._parts[op] = (weight * part, bias)
+    def read(self, op: str) -> np.ndarray:
+        return _array(reading(self._sites[op].module, self._of(op)[0]).abs().amax(1))
+
+    def divide_made(self, op: str, factors: np.ndarray) -> None:
+        weight, bias = self._of(op)
+        part = 1.0 / torch.from_numpy(factors.astype(np.float32))
+        scaled = weight * _rows(part, weight.dim())
+        self._parts[op] = (scaled, None if bias is None else bias * part)
+
+    def multiply_read(self, op: str, factors: np.ndarray) -> None:
+        weight, bias = self._of(op)
+        part = torch.from_numpy(factors.astype(np.float32))
+        self._parts[op] = (weight * _columns(part, self._sites[op].module), bias)
 
 
-def _raise(largest: torch.Tensor, values: torch.Tensor, start: int) -> None:
-    part = largest[start : start + len(values)]
-    torch.maximum(part, values.detach().float(), out=part)
+def _array(values: torch.Tensor) -> np.ndarray:
+    array: np.ndarray = values.detach().double().numpy()
+    return array
 
 
 def apply_factors(

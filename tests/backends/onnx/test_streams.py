@@ -11,12 +11,13 @@ from onnx import helper
 
 from backends.onnx.nets import Net, cnn
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.channels import ChannelGroup, channel_groups
 from lpot.backends.onnx.edges import edge_groups
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
-from lpot.backends.onnx.passes.equalize_channels import equalize_channels
+from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 from lpot.backends.onnx.run import session
+from lpot.backends.onnx.streams import find_streams
+from lpot.core.ptq.streams import Stream
 from lpot.core.space import restrict
 from search.tear import MENDED, Loom
 from search.tear_more import MENDED_MORE, Weaver
@@ -28,15 +29,17 @@ def graph_of(net: Net, output: str, inputs: dict[str, list] = INPUT) -> Graph:
     return load_graph(net.make(inputs, [output]))[0]
 
 
-def members(group: ChannelGroup) -> tuple[list[str], list[str]]:
-    makers, readers = (
-        sorted(layer.node.name for layer, *_ in side) for side in (group.makers, group.readers)
-    )
+def streams_of(graph: Graph) -> list[Stream]:
+    return find_streams(graph).streams
+
+
+def members(group: Stream) -> tuple[list[str], list[str]]:
+    makers, readers = (sorted(name for name, _ in side) for side in (group.makers, group.readers))
     return makers, readers
 
 
 def groups(net: Net, output: str) -> list[tuple[list[str], list[str]]]:
-    return [members(group) for group in channel_groups(graph_of(net, output))]
+    return [members(group) for group in streams_of(graph_of(net, output))]
 
 
 def run(graph: Graph, batch: np.ndarray) -> np.ndarray:
@@ -53,7 +56,7 @@ EQUALIZED = [name for name in NETS if name not in SMOOTHED]
 def test_fp32_results_stay_bit_for_bit(name: str) -> None:
     torn = NETS[name](3)
     graph = load_graph(torn.model)[0]
-    even = equalize_channels(graph)
+    even = equalize_layers(graph)
     assert even is not graph
     for batch in torn.batches[:2]:
         np.testing.assert_array_equal(run(graph, batch[0]), run(even, batch[0]))
@@ -71,9 +74,9 @@ def test_a_concat_places_its_parts() -> None:
     net = Loom()
     left, right = net.conv("x", "left", (3, 8, 1, 1)), net.conv("x", "right", (5, 8, 1, 1))
     net.conv(net.add("Concat", [left, right], "both", axis=1), "last", (2, 8, 1, 1))
-    (group,) = channel_groups(graph_of(net, "last"))
+    (group,) = streams_of(graph_of(net, "last"))
     assert group.size == 8
-    assert {layer.node.name: start for layer, start in group.makers} == {"left": 0, "right": 3}
+    assert dict(group.makers) == {"left": 0, "right": 3}
 
 
 def test_a_split_is_read_in_parts() -> None:
@@ -83,12 +86,9 @@ def test_a_split_is_read_in_parts() -> None:
     net.nodes.append(helper.make_node("Split", ["stem", "sizes"], ["a", "b"], "split", axis=1))
     first, second = net.conv("a", "first", (4, 3, 1, 1)), net.conv("b", "second", (4, 5, 1, 1))
     net.conv(net.add("Add", [first, second], "sum"), "last", (2, 4, 1, 1))
-    found = channel_groups(graph_of(net, "last"))
+    found = streams_of(graph_of(net, "last"))
     parts = next(group for group in found if group.size == 8)
-    assert {layer.node.name: start for layer, start, _ in parts.readers} == {
-        "first": 0,
-        "second": 3,
-    }
+    assert dict(parts.readers) == {"first": 0, "second": 3}
 
 
 @pytest.mark.parametrize("between", ["Sigmoid", "Clip", "Exp", "Softmax"])
@@ -104,7 +104,7 @@ def test_what_leaves_the_net_is_fixed() -> None:
     x = net.conv("x", "one", (4, 8, 1, 1))
     net.conv(x, "two", (2, 4, 1, 1))
     graph = load_graph(net.make(INPUT, ["two", "one"]))[0]
-    assert channel_groups(graph) == []
+    assert streams_of(graph) == []
 
 
 def test_a_tensor_added_to_itself_elsewhere_is_fixed() -> None:
@@ -141,14 +141,14 @@ def test_flattened_channels_have_many_entries(last: bool) -> None:
     x = net.add("Reshape", [x, net.const("flat.shape", [-1, 4 * 36], np.int64)], "flat")
     net.gemm(x, "fc", 4 * 36, 5)
     graph = graph_of(net, "fc")
-    (group,) = channel_groups(graph)
+    (group,) = streams_of(graph)
     assert members(group) == (["stem"], ["fc"]) and group.size == 4
     scale = np.array([1.0, 64.0, 1.0, 1 / 32], np.float32)
     net.weights["stem.w"] *= scale.reshape(-1, 1, 1, 1)
     net.weights["stem.b"] *= scale
     net.weights["fc.w"] /= np.tile(scale, 36) if last else scale.repeat(36)
     torn = graph_of(net, "fc")
-    even = equalize_channels(torn)
+    even = equalize_layers(torn)
     assert even is not torn
     batch = np.random.default_rng(0).standard_normal((3, 8, 6, 6)).astype(np.float32)
     np.testing.assert_array_equal(run(torn, batch), run(even, batch))
@@ -165,7 +165,7 @@ def test_of_two_that_are_multiplied_one_is_free() -> None:
 
 def test_a_sound_net_is_left_as_it_is() -> None:
     graph = load_graph(cnn())[0]
-    assert equalize_channels(graph) is graph
+    assert equalize_layers(graph) is graph
 
 
 def test_a_sum_between_followers_is_freed_by_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,9 +203,9 @@ def test_a_pad_of_channels_is_part_of_a_wider_stream() -> None:
     other = net.add("Slice", ["x", "from", "to", "axis", "step"], "other")
     x = net.add("Add", [wide, net.conv(other, "beside", (8, 8, 1, 1))], "sum")
     net.conv(x, "last", (2, 8, 1, 1))
-    (group,) = channel_groups(graph_of(net, "last"))
+    (group,) = streams_of(graph_of(net, "last"))
     assert group.size == 8
-    assert {layer.node.name: start for layer, start in group.makers} == {"stem": 1, "beside": 0}
+    assert dict(group.makers) == {"stem": 1, "beside": 0}
 
 
 @pytest.mark.parametrize(("start", "step", "placed"), [(3, 1, 3), (-5, 1, 3), (0, 2, None)])
@@ -218,8 +218,8 @@ def test_a_slice_of_channels_is_read_at_its_place(
         net.const(name, [value], np.int64)
     part = net.add("Slice", ["stem", "from", "to", "axis", "step"], "part")
     net.conv(part, "last", (2, 5 if step == 1 else 4, 1, 1))
-    found = channel_groups(graph_of(net, "last"))
-    places = {layer.node.name: at for group in found for layer, at, _ in group.readers}
+    found = streams_of(graph_of(net, "last"))
+    places = {name: at for group in found for name, at in group.readers}
     assert places == ({} if placed is None else {"last": placed})
 
 
@@ -234,5 +234,5 @@ def test_pads_that_are_counted_in_the_graph_are_constants() -> None:
     net.conv(net.add("Pad", ["stem", pads], "wide"), "last", (2, 6, 1, 1))
     proto = net.make(INPUT, ["last"])
     model = OnnxBackend().load(proto)
-    (group,) = channel_groups(model.folded)
+    (group,) = streams_of(model.folded)
     assert members(group) == (["stem"], ["last"]) and group.size == 6

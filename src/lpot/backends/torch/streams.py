@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from torch.nn import functional
 from lpot.backends.torch.kinds import Site, is_hf_conv1d
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.find_chains import Chain, is_relu
-from lpot.core.ptq.streams import Stream, Ties
+from lpot.core.ptq.streams import Channels, Stream, Ties
 
 # What lets a positive factor through, channel by channel.
 _POOLS = (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveAvgPool2d, nn.Dropout2d, nn.Upsample, nn.PReLU)
@@ -33,16 +32,13 @@ _MEANS = (torch.mean, "mean")
 _FLATS = (torch.flatten, "flatten")
 
 
-@dataclass(frozen=True)
-class Channels:
-    """So many channels: on axis 1 of `rank`, or on the last axis where the rank is 0."""
-
-    width: int
-    rank: int = 0
-
-
 Known = dict[fx.Node, Channels]
 Found = tuple[Channels, tuple[tuple[fx.Node, int], ...]] | None  # what is made, and of which parts
+
+
+def _channels(width: int, rank: int = 0) -> Channels:
+    """On axis 1 of `rank`, or on the last axis where the rank is 0: not known."""
+    return Channels((1,) if rank else (-1,), rank, width)
 
 
 def find_streams(
@@ -112,7 +108,7 @@ def _rank(module: Any) -> int:
 
 def _read(ties: Ties, known: Known, node: fx.Node, name: str, module: Any) -> None:
     groups = getattr(module, "groups", 1)
-    wanted = Channels(module.weight.shape[1] * groups, _rank(module))
+    wanted = _channels(module.weight.shape[1] * groups, _rank(module))
     for item in node.all_input_nodes:
         if known.get(item) == wanted and node.args[:1] == (item,):
             ties.read(name, item)
@@ -121,7 +117,7 @@ def _read(ties: Ties, known: Known, node: fx.Node, name: str, module: Any) -> No
 
 
 def _make(ties: Ties, known: Known, node: fx.Node, name: str, module: Any) -> None:
-    known[node] = Channels(int(module.weight.shape[0]), _rank(module))
+    known[node] = _channels(int(module.weight.shape[0]), _rank(module))
     ties.make(name, node, known[node].width)
 
 
@@ -187,12 +183,13 @@ def _cat(node: fx.Node, known: Known) -> Found:
         return None
     widths = [part.width for part in parts if part is not None]
     starts = [sum(widths[:index]) for index in range(len(widths))]
-    return Channels(sum(widths), first.rank), tuple(zip(items, starts, strict=True))
+    return _channels(sum(widths), first.rank), tuple(zip(items, starts, strict=True))
 
 
 def _pad(node: fx.Node, known: Known) -> Found:
     """Zeros stay zeros; among the channels they are further ones, which no factor changes."""
-    item, amounts, *rest = (*node.args, *node.kwargs.values())
+    given: list[Any] = [*node.args, *node.kwargs.values()]
+    item, amounts, *rest = given
     if not isinstance(item, fx.Node) or item not in known or not known[item].rank:
         return None
     plain = isinstance(amounts, list | tuple) and all(type(one) is int for one in amounts)
@@ -203,7 +200,7 @@ def _pad(node: fx.Node, known: Known) -> Found:
     here = list(amounts[place : place + 2]) or [0, 0]
     if min(here) < 0 or len(amounts) > place + 2:
         return None
-    return Channels(before.width + sum(here), before.rank), ((item, here[0]),)
+    return _channels(before.width + sum(here), before.rank), ((item, here[0]),)
 
 
 def _slice(node: fx.Node, known: Known) -> Found:
@@ -226,13 +223,13 @@ def _mean(node: fx.Node, known: Known) -> Found:
     before = known[item]
     if not before.rank or {axis % before.rank for axis in axes} != set(range(2, before.rank)):
         return None
-    return (before if kept else Channels(before.width)), ((item, 0),)
+    return (before if kept else _channels(before.width)), ((item, 0),)
 
 
 def _flat(item: Any, known: Known) -> Found:
     """Of pictures of one place each: a reader of another size would not fit."""
     found = _same(item, known)
-    return None if found is None or not found[0].rank else (Channels(found[0].width), found[1])
+    return None if found is None or not found[0].rank else (_channels(found[0].width), found[1])
 
 
 def _flatten(node: fx.Node, known: Known) -> Found:
