@@ -24,7 +24,7 @@ from lpot.core.history import History
 from lpot.core.trial import State
 
 TRIALS = 5
-WORKERS = 2
+PAUSE = 0.15  # seconds of an evaluation: most kills shall fall into the search
 
 
 def child(framework: str, executor: str, folder: Path, pause: float = 0.0) -> int:
@@ -109,8 +109,8 @@ def main(framework: str, executor: str, root: Path, seed: int, kills: int) -> li
     known = []
     for number in range(kills):
         folder = root / f"kill{number}"
-        pid = child(framework, executor, folder, pause=0.02)
-        time.sleep(draw.uniform(0.2 * seconds, 1.1 * seconds + 0.1))
+        pid = child(framework, executor, folder, PAUSE)
+        time.sleep(draw.uniform(0.3 * seconds, seconds + (TRIALS + 1) * PAUSE))
         os.killpg(pid, signal.SIGKILL) if number % 2 else os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         known.append(check(framework, executor, folder, wanted))

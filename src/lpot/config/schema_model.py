@@ -37,3 +37,8 @@ class ModelSection(Section):
         default=(), description="Names of the input tensors, in the order they are passed."
     )
     outputs: Texts = Field(default=(), description="Names of the output tensors.")
+    trust: bool = Field(
+        default=False,
+        description="Whether the model's file may act: read and write files or call Python while "
+        "it runs, as some ops of TensorFlow do. Without it such a model is refused.",
+    )

@@ -11,6 +11,7 @@ from lpot.backends import detect, get_backend
 from lpot.core.card import read_card
 from lpot.core.errors import ConfigError
 from lpot.core.model import Model
+from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed
 from lpot.version import VERSION
 
@@ -20,7 +21,9 @@ logger = logging.getLogger(__name__)
 _OF_THE_FILE = ("format", "framework", "file", "sha256", "cpu", "versions", "recipe", "met")
 
 
-def load(path: str | Path, framework: str | None = None, module: Any = None) -> Model:
+def load(
+    path: str | Path, framework: str | None = None, module: Any = None, trust: bool = False
+) -> Model:
     """The model at `path`; warns when CPU or versions differ from those it was tuned on.
 
     Args:
@@ -28,6 +31,7 @@ def load(path: str | Path, framework: str | None = None, module: Any = None) -> 
         framework: read from the card or the file when not given.
         module: the architecture, for PyTorch models other than those of transformers: a freshly
             made module will do.
+        trust: the model's file may act: ops that read and write files or call Python are allowed.
 
     `model.card` holds what the tuning noted: name, seed, goal, accuracy, calibration.
     """
@@ -38,12 +42,10 @@ def load(path: str | Path, framework: str | None = None, module: Any = None) -> 
     card = read_card(place)
     backend = get_backend(framework or card.get("framework") or detect(place))
     restore: Any = backend.restore
-    if module is None:
-        model: Model = restore(place)
-    elif "module" in signature(restore).parameters:
-        model = restore(place, module)
-    else:
+    if module is not None and "module" not in signature(restore).parameters:
         raise ConfigError(f"a {backend.name} model's file holds its architecture", "module")
+    with trusting(trust):
+        model: Model = restore(place) if module is None else restore(place, module)
     model.card = {key: value for key, value in card.items() if key not in _OF_THE_FILE}
     if card.get("lpot") not in (None, VERSION):
         logger.warning("%s: it was tuned with lpot %s, here is %s", place, card["lpot"], VERSION)

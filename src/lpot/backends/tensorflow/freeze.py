@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 from lpot.backends.tensorflow.boundary import results
 from lpot.backends.tensorflow.graph import ITERATOR, Net
 from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.refuse import refuse_acts, refuse_acts_of
 from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
 from lpot.core.backend import ModelSpec
@@ -86,6 +87,7 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
             saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
             if saver is None:
                 raise UnsupportedModel(f"{prefix}.meta: the graph has no variables to restore")
+            _check_restore(graph.as_graph_def(), saver, prefix)
             _ends(graph.as_graph_def(), spec.outputs)  # what can't be frozen needs no restoring
             saver.restore(session, prefix)
             return Frozen(_constants(session, spec.outputs), "checkpoint")
@@ -93,6 +95,23 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
         raise UnsupportedModel(
             f"{prefix}: the checkpoint can't be read ({first_line(error)})"
         ) from error
+
+
+def _check_restore(graph_def: GraphDef, saver: v1.train.Saver, prefix: str) -> None:
+    refuse_acts(graph_def, prefix)
+    refuse_acts_of(graph_def, [saver.as_saver_def().restore_op_name], prefix)
+
+
+def _initial(meta: v1.MetaGraphDef) -> list[str]:
+    """The ops that TensorFlow runs when it loads a SavedModel."""
+    found = [meta.saver_def.restore_op_name]
+    for key in ("saved_model_main_op", "legacy_init_op"):
+        if key in meta.collection_def:
+            found += meta.collection_def[key].node_list.value
+    key = "__saved_model_init_op"
+    if key in meta.signature_def:
+        found += [info.name for info in meta.signature_def[key].outputs.values()]
+    return found
 
 
 def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
@@ -155,6 +174,9 @@ def saved_model(path: Path) -> Frozen:
 
     try:
         parsed = loader_impl.parse_saved_model(str(path))
+        for meta in parsed.meta_graphs:
+            refuse_acts(meta.graph_def, str(path))
+            refuse_acts_of(meta.graph_def, _initial(meta), str(path))
         if any(meta.HasField("object_graph_def") for meta in parsed.meta_graphs):
             return signatures(tf.saved_model.load(str(path)), str(path))
         return _saved_model_v1(path)

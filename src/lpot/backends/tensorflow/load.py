@@ -17,6 +17,7 @@ from lpot.backends.tensorflow.boundary import settle
 from lpot.backends.tensorflow.freeze import VARIABLES, Frozen, is_ckpt_format, is_saved_model_format
 from lpot.backends.tensorflow.graph import Net, lightened
 from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.refuse import refuse_acts
 from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import ModelSpec
@@ -161,6 +162,7 @@ def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None
         frozen.resolved(spec.outputs, "outputs") or frozen.outputs,
     )
     net = settle(graph_def, graph, asked)
+    refuse_acts(graph_def, what, run=set(net.ancestors(net.outputs)))
     variables = [n for n in net.ancestors(net.outputs) if net.nodes[n].op in VARIABLES]
     if variables:
         raise UnsupportedModel(

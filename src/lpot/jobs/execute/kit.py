@@ -16,6 +16,7 @@ from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, Trial
+from lpot.core.trust import trusting
 from lpot.core.tune import Bench, attempt
 from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.execute.dump import DUMP_ERRORS, dump
@@ -41,7 +42,8 @@ class Kit:
     def open(self) -> Bench:
         """Load the model and make the evaluator, in the process that got the kit."""
         backend = get_backend(self.request.backend or self.backend)
-        model = backend.load(self.request.model, model_spec(self.request.config))
+        with trusting(self.request.config.model.trust):
+            model = backend.load(self.request.model, model_spec(self.request.config))
         evaluator = make_evaluator(self.request, model)
         if evaluator is None:
             raise EvaluationError("a process that makes trials has nothing to evaluate them with")

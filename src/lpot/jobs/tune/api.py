@@ -46,6 +46,7 @@ def tune(
     workspace: str | Path | None = None,
     new_run: bool = False,
     lenient: bool = False,
+    trust: bool | None = None,
     measure_speed: bool = True,
     listener: Listener | None = None,
 ) -> Result:
@@ -65,6 +66,7 @@ def tune(
         train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
         held_out: data that confirm the winner in the end: a loader for the metric, or a function
             of the model as `evaluate` is.
+        trust: the model's file may act: ops that read and write files or call Python are allowed.
         output: where to write the best model besides the workspace.
 
     Returns:
@@ -75,6 +77,7 @@ def tune(
     named = strategy if isinstance(strategy, str) else default
     changes = {
         "model.framework": framework if isinstance(framework, str) else None,
+        "model.trust": trust,
         "quantization.approach": _approach_word(approach),
         "quantization.target": target,
         "quantization.calibration.sampling_size": sampling_size,

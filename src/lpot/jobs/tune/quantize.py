@@ -40,6 +40,7 @@ from lpot.core.space import Capability, Rule, TuningSpace, restrict
 from lpot.core.store import observations_path, save_observations
 from lpot.core.strategy import Policy, Strategy
 from lpot.core.trial import Trial
+from lpot.core.trust import trusting
 from lpot.core.tune import Executor, Task, tune
 from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
 from lpot.jobs.benchmark.quick_look import QuickLook
@@ -84,6 +85,11 @@ class Request:
 
 def quantize(request: Request) -> Result:
     """Tune, and never come home empty."""
+    with trusting(request.config.model.trust):
+        return _quantize(request)
+
+
+def _quantize(request: Request) -> Result:
     if request.output is not None:
         check_output(request.output, request.model)
         request = replace(request, output=request.output.absolute())
