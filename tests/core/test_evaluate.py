@@ -176,7 +176,7 @@ def test_generator_without_scores() -> None:
     def evaluate(scores: np.ndarray) -> Any:
         yield from ()
 
-    with pytest.raises(EvaluationError, match="gave no score"):
+    with pytest.raises(EvaluationError, match="yielded no score"):
         FunctionEvaluator(evaluate)(model(95))
 
 

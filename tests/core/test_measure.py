@@ -139,7 +139,7 @@ def test_one_lucky_round_decides_nothing():
     [
         ([[1.0]] * 8, [[1.0]] * 9, "pairs"),
         ([[1.0]] * 7, [[1.0]] * 7, "at least 8"),
-        ([[0.0]] * 8, [[1.0]] * 8, "clock"),
+        ([[0.0]] * 8, [[1.0]] * 8, "too short"),
     ],
 )
 def test_compare_refuses_what_it_cannot_judge(first, other, word):

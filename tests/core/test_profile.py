@@ -35,8 +35,8 @@ def test_gains_overhead_and_losers() -> None:
     assert {row.name for row in found.losing} == {"conv1", "small", "float", "x", "layout"}
     assert found.losing[0].name == "conv1"
     assert "FP32 kernel (Conv) is faster" in rows["conv1"].reason
-    assert "so little work" in rows["small"].reason
-    assert "stays FP32" in rows["float"].reason
+    assert "too little work" in rows["small"].reason
+    assert "stays in FP32" in rows["float"].reason
     assert "between FP32 and INT8" in rows["x"].reason
     assert "order" in rows["layout"].reason
     assert "These lose: conv1" in found.summary()

@@ -92,7 +92,7 @@ def test_model_wide_wish_that_some_ops_cannot_have_is_told() -> None:
     space = restrict(CAPABILITY, [rule])
     assert space.choices[CONV][0].activation.algorithm == "kl"
     assert space.choices[ADD] == CAPABILITY.ops[ADD].choices, "Add offers minmax alone: it keeps it"
-    assert any("can't be had for 1 op(s) (Add)" in note for note in space.notes)
+    assert any("is not available for 1 op(s) (Add)" in note for note in space.notes)
 
 
 def test_the_narrower_wish_wins() -> None:
@@ -104,5 +104,5 @@ def test_the_narrower_wish_wins() -> None:
 
 
 def test_broken_regex() -> None:
-    with pytest.raises(ConfigError, match="neither an op's name nor a regular expression"):
+    with pytest.raises(ConfigError, match="neither an op name nor a valid regular expression"):
         restrict(CAPABILITY, [Rule("conv[", KEEP)])

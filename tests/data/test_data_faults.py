@@ -167,8 +167,8 @@ def test_what_can_not_be_an_image(step: dict[str, Any], image: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("ImageFolder", {"root": 5}, "root of dataset ImageFolder should be a text, not 5"),
-        ("ImageFolder", {"root": None}, "should be a text, not None"),
+        ("ImageFolder", {"root": 5}, "root of dataset ImageFolder should be a string, not 5"),
+        ("ImageFolder", {"root": None}, "should be a string, not None"),
         ("MNIST", {"root": ".", "train": "yes"}, "train of dataset MNIST should be true or false"),
         ("GLUE", {"data_dir": ".", "model_name_or_path": ".", "max_seq_length": "x"}, "whole"),
         ("style_transfer", {"content_folder": ".", "style_folder": ".", "crop_ratio": "x"}, "num"),

@@ -94,7 +94,7 @@ def test_samplers():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (dict(batch_size=0), "batch_size should be a whole number from 1 up, not 0"),
+        (dict(batch_size=0), "batch_size should be a whole number of 1 or more, not 0"),
         (dict(batch_size=True), "batch_size"),
         (dict(batch_size="8"), "batch_size"),
         (dict(num_workers=-1), "num_workers"),
@@ -108,7 +108,7 @@ def test_loader_options(options, message):
 
 
 def test_loader_faults():
-    with pytest.raises(ConfigError, match="Stream gives its samples only in a row"):
+    with pytest.raises(ConfigError, match="Stream only gives its samples in sequence"):
         DataLoader(Stream(), shuffle=True)
     with pytest.raises(DataError, match="Numbers is empty"):
         DataLoader(Numbers(0))
@@ -123,7 +123,7 @@ def test_loader_faults():
 def test_one_shot_dataset_is_refused_the_second_time():
     loader = DataLoader((Numbers()[n] for n in range(3)), batch_size=2)
     assert labels(loader) == [[0, 1], [2]]
-    with pytest.raises(DataError, match="generator, which can be passed over only once"):
+    with pytest.raises(DataError, match="generator, which can be iterated only once"):
         list(loader)
 
 
@@ -297,7 +297,7 @@ def test_wrap_generators():
     once = wrap(batches())
     assert once.one_shot and once.batch_size == 2, "looking at the first batch does not lose it"
     assert [int(batch[0][0, 0]) for batch in once] == [0, 1, 2]
-    with pytest.raises(DataError, match=r"passed over only once.*function that makes"):
+    with pytest.raises(DataError, match=r"iterated only once.*function that makes"):
         list(once)
     again = wrap(batches)
     assert not again.one_shot and len(list(again)) == len(list(again)) == 3

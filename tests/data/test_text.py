@@ -212,7 +212,7 @@ def test_qqp_leaves_out_its_few_broken_rows(tmp_path, caplog):
     head, row, *_ = HEADS["qqp"]
     (tmp_path / "dev.tsv").write_text("\n".join([head, "1\t2", *[row] * 300]))
     assert len(read_task(tmp_path, "qqp")[1]) == 300
-    assert "1 broken rows left out" in caplog.text and "dev.tsv:2" in caplog.text
+    assert "1 broken rows skipped" in caplog.text and "dev.tsv:2" in caplog.text
     (tmp_path / "dev.tsv").write_text("\n".join([head, *["1\t2"] * 5, *[row] * 100]))
     with pytest.raises(DataError, match=r"dev\.tsv:2"):
         read_task(tmp_path, "qqp")

@@ -180,7 +180,7 @@ def test_f1_of_texts():
     # red fox | red fox ran: 2*2/5; nothing | thing or nothing: 2*1/4
     assert metric.result() == pytest.approx((0.8 + 0.5) / 2)
     assert metric.is_mean
-    with pytest.raises(EvaluationError, match="texts before"):
+    with pytest.raises(EvaluationError, match="strings before"):
         metric.update([1, 0], [1, 1])
     metric.reset()
     metric.update([1, 0], [1, 1])

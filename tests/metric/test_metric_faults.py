@@ -24,8 +24,8 @@ def boxes(corners: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     ("name", "preds", "labels", "message"),
     [
-        ("topk", [LOGITS, LOGITS], CLASSES, "of several model outputs a postprocess must choose"),
-        ("F1", LOGITS.astype(str), CLASSES, "sample 0: the predictions are texts, the labels"),
+        ("topk", [LOGITS, LOGITS], CLASSES, "several outputs, a postprocess must choose"),
+        ("F1", LOGITS.astype(str), CLASSES, "sample 0: the predictions are strings, the labels"),
         ("Loss", LOGITS[:0], CLASSES[:0], "sample 0: the batch is empty"),
         ("SquadF1", LOGITS, CLASSES, "answers are .* expected texts: the postprocess SquadV1"),
         ("SquadF1", {"q": "a"}, {"q": 5}, "references of question 'q' are 5, expected texts"),

@@ -52,11 +52,11 @@ def test_names_of_the_contract():
 def test_unknown_name_and_option():
     with pytest.raises(ConfigError, match=r"unknown metric 'top_k', did you mean 'topk'\?"):
         get_metric("top_k")
-    with pytest.raises(ConfigError, match="Known are topk, Accuracy"):
+    with pytest.raises(ConfigError, match="Available: topk, Accuracy"):
         get_metric("zzz")
     with pytest.raises(ConfigError, match=r"COCOmAP\.anno_pat: .*did you mean 'anno_path'"):
         get_metric("COCOmAP", anno_pat="x")
-    with pytest.raises(ConfigError, match="it has none"):
+    with pytest.raises(ConfigError, match="it takes none"):
         get_metric("SquadF1", k=1)
 
 

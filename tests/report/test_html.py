@@ -43,7 +43,7 @@ REPORT = Report(
     ),
     ops=(
         OpRow("conv", "Conv", "int8", "static, minmax", 0.01),
-        OpRow("mix", "Gemm", "fp32", "", 0.5, "went back to FP32 to hold the bar"),
+        OpRow("mix", "Gemm", "fp32", "", 0.5, "kept in FP32 to meet the bar"),
     ),
     environment={"seed": 9527},
     config="model:\n  name: digits\n",
@@ -156,13 +156,13 @@ def test_json_has_no_infinity() -> None:
 
 def test_what_to_do_next_follows_from_the_verdict() -> None:
     missed = replace(REPORT, result={**RESULT, "met": False, "faster": None, "speed": None})
-    assert "the ops that hurt most (mix, conv)" in page(missed)
+    assert "the most sensitive ops (mix, conv)" in page(missed)
     slower = replace(REPORT, result={**RESULT, "faster": False})
     assert "Stay with FP32 on this machine" in page(slower)
     blind = replace(REPORT, result={**RESULT, "met": None, "accuracy": None})
     assert "Give an eval function or a metric" in page(blind)
     cut_off = replace(REPORT, state="stopped")
-    assert "goes on from the trials that are done" in page(cut_off)
+    assert "to resume from the finished trials that are done" in page(cut_off)
 
 
 def test_the_search_draws_bar_latency_and_front() -> None:
@@ -208,7 +208,7 @@ def test_rows_say_why_an_op_is_fp32_or_slow() -> None:
         seconds={one: (1e-6, 3e-6)},
         remarks={one: "too small"},
     )
-    assert [row.reason for row in rows] == ["too small", "went back to FP32 to hold the bar"]
+    assert [row.reason for row in rows] == ["too small", "kept in FP32 to meet the bar"]
     assert (rows[0].fp32_seconds, rows[0].seconds, rows[0].how) == (
         1e-6,
         3e-6,

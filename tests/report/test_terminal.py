@@ -90,7 +90,7 @@ def test_a_long_trial_is_announced(page: io.StringIO, trial: Any) -> None:
     listener.plan(3)
     listener.baseline(Score(0.9, 90.0), Goal(relative=0.01))
     listener.begin(1, trial(1, 0.5).recipe)
-    assert "trial 1 of at most 3 begins, about 1 min 30 s" in page.getvalue()
+    assert "trial 1 of at most 3 started, about 1 min 30 s" in page.getvalue()
 
 
 def drawn(listener: TerminalListener, width: int = 100) -> str:
@@ -188,7 +188,7 @@ def test_a_trial_that_was_given_up_early_says_so(page: io.StringIO, trial: Any) 
     listener.baseline(Score(0.9, 1.0), Goal(relative=0.01))
     full = trial(1, 0.5)
     listener.trial(replace(full, score=replace(full.score, bounds=(0.4, 0.6))), None)
-    assert page.getvalue().splitlines()[-1].endswith("2.0 s, given up early")
+    assert page.getvalue().splitlines()[-1].endswith("2.0 s, stopped early")
 
 
 def test_lower_is_better_counts_a_rise_as_a_drop(page: io.StringIO, trial: Any) -> None:

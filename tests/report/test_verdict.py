@@ -46,8 +46,8 @@ def test_the_bar_comes_first(result: Any) -> None:
         ({"times": None}, "not measured"),
         ({"times": 0.5}, "slower: 0.50 [0.50 to 0.50] times the speed of FP32"),
         ({"times": 1.0}, "no significant difference: 1.00"),
-        ({"path": None}, "not saved: see the notes"),
-        ({"float_ops": ()}, "none that could be low precision"),
+        ({"path": None}, "not saved, see the notes"),
+        ({"float_ops": ()}, "none that could run in low precision"),
     ],
 )
 def test_every_ending_is_said(result: Any, more: dict[str, Any], said: str) -> None:

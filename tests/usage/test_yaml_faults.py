@@ -93,7 +93,7 @@ NAMES = {
     "dataset": (("ImagenetRaw:", "ImagnetRaw:"), "did you mean 'ImagenetRaw'"),
     "calibration dataset": (("dummy:", "dumy:"), "did you mean 'dummy'"),
     "metric": (("topk: 1", "topc: {k: 1}"), "did you mean 'topk'"),
-    "metric far off": (("topk: 1", "resemblance: {}"), "Known are topk, Accuracy"),
+    "metric far off": (("topk: 1", "resemblance: {}"), "Available: topk, Accuracy"),
     "transform": (("Resize:", "Resise:"), "did you mean 'Resize'"),
     "dataset option": (("data_path:", "data_pth:"), "did you mean 'data_path'"),
     "transform option": (("{size: 8}", "{sise: 8}"), "did you mean 'size'"),
@@ -131,7 +131,7 @@ def test_folder_that_is_not_there(refuse: Refuse) -> None:
     text = changed(("data_path: images", "data_path: imges"))
     said = refuse(text)
     assert "conf.yaml:14" in said
-    assert "imges: there is no such folder" in said
+    assert "imges: no such folder" in said
 
 
 def test_metrics_and_weights_that_do_not_fit(refuse: Refuse) -> None:

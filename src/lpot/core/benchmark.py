@@ -36,10 +36,10 @@ class Settings:
         least |= {name: 1 for name in optional if getattr(self, name) is not None}
         for name, bound in least.items():
             if getattr(self, name) < bound:
-                raise ConfigError(f"given {getattr(self, name)}, at least {bound} is needed", name)
+                raise ConfigError(f"given {getattr(self, name)}, expected at least {bound}", name)
         for name in ("seconds", "timeout"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"given {getattr(self, name)}, must be above 0", name)
+                raise ConfigError(f"given {getattr(self, name)}, expected more than 0", name)
 
     def check(self, cpu: Cpu, models: int) -> None:
         """Refuse what this machine, or this number of models, can't have."""
@@ -54,7 +54,7 @@ class Settings:
         if models > 1 and self.turns < needed:
             name = "rounds" if self.rounds < needed else "iteration"
             raise ConfigError(
-                f"given {getattr(self, name)}, but telling models apart takes at least {needed}",
+                f"given {getattr(self, name)}, but comparing models takes at least {needed}",
                 name,
             )
 
@@ -90,7 +90,8 @@ class Layout:
         found = re.fullmatch(r"\s*([1-9]\d*)\s*[x×*]\s*([1-9]\d*)\s*", text)
         if found is None:
             raise ConfigError(
-                f"given {text!r}, expected INSTANCESxCORES such as 2x1: two instances of one core",
+                f"given {text!r}, expected INSTANCESxCORES, e.g. 2x1 for two instances of one core "
+                "each",
                 "layouts",
             )
         return cls(int(found[1]), int(found[2]))

@@ -34,7 +34,7 @@ class Calibration:
         first = next(self._source, None)
         if first is None:
             raise CalibrationError(
-                "the calibration loader is empty: it gave no batch (a generator already used up?)"
+                "the calibration loader is empty: it gave no batch (an exhausted generator?)"
             )
         self.first = owned(self._split(first))
         if self.first.size == 0:
@@ -42,7 +42,7 @@ class Calibration:
         if self.first.ambiguous:
             self.notes.append(
                 "calibration batches of two items fit both (inputs) and (inputs, labels): the "
-                "second item was taken as labels; yield a dict by input name to say otherwise"
+                "second item was taken as labels; yield a dict by input name if it is an input"
             )
         # What the loader promises, else what its first batch shows (the last may be short).
         self.batch_size = int(getattr(loader, "batch_size", None) or self.first.size)
@@ -70,12 +70,13 @@ class Calibration:
                 return
         if dropped:
             self.notes.append(
-                f"{dropped} calibration batch(es) were left out: they had fewer samples than the "
-                f"{self.fixed or 1} that the model takes"
+                f"{dropped} calibration batch(es) were skipped: they have fewer samples than the "
+                f"{self.fixed or 1} that the model expects"
             )
         if limit != float("inf") and 0 not in sizes:
             self.notes.append(
-                f"sampling_size {limit:.0f} asked for, the loader has {seen}: all are used"
+                f"sampling_size is {limit:.0f}, but the loader has only {seen} samples: all are "
+                "used"
             )
 
     def _until_end(self, batches: Iterator[Batch]) -> tuple[Iterator[Batch], float]:
@@ -92,7 +93,7 @@ class Calibration:
             size += sum(getattr(value, "nbytes", 0) for value in _values(batch.inputs))
         self.notes.append(
             f"the calibration loader has no length and did not end within {seen} samples: "
-            f"{ENDLESS_SAMPLES} are used; say how many with `calibration.sampling_size`"
+            f"{ENDLESS_SAMPLES} are used; set `calibration.sampling_size` to choose how many"
         )
         return iter(held), ENDLESS_SAMPLES
 

@@ -102,7 +102,7 @@ def probe(root: Path = Path("/")) -> Cpu:
         notes.append(f"emulated: the machine has {', '.join(hidden)}, this process has not")
         flags -= set(hidden)
     if not flags:
-        notes.append(f"CPU features can't be read on {sys.platform}: none are taken as given")
+        notes.append(f"CPU features can't be read on {sys.platform}: none are assumed")
     allowed = usable_cores()
     total, available = _memory(root)
     if not total:

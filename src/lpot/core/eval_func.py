@@ -162,7 +162,7 @@ class FunctionEvaluator:
 
     def _whole(self, tally: Tally, start: float) -> Score:
         if not tally.seen:
-            raise EvaluationError(f"{self.name} gave no score: its data are empty, or used up")
+            raise EvaluationError(f"{self.name} yielded no score: its data are empty or exhausted")
         self._trusted = True
         seconds = time.perf_counter() - start
         return Score(as_number(tally.mean, self.name), seconds, tally.seen)

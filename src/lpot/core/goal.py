@@ -63,7 +63,7 @@ class Goal:
 
     def __post_init__(self) -> None:
         if (self.relative is None) == (self.absolute is None):
-            raise ValueError("a goal is either relative or absolute: give exactly one of them")
+            raise ValueError("give exactly one of relative and absolute")
 
     @classmethod
     def keeping(cls, bar: float | str, higher_is_better: bool = True) -> Goal:
@@ -78,8 +78,8 @@ class Goal:
         """Refuse a baseline on which the goal says nothing."""
         if self.relative is not None and baseline == 0:
             raise EvaluationError(
-                "the FP32 baseline scored 0, and a relative bar on 0 says nothing: "
-                "give `accuracy_criterion.absolute` instead, or check that eval_func is right"
+                "the FP32 baseline scored 0, and a relative bar is meaningless for 0: "
+                "set `accuracy_criterion.absolute` instead, or check eval_func"
             )
 
     def bar(self, baseline: float) -> float:
@@ -129,7 +129,7 @@ class Objectives:
 
     def __post_init__(self) -> None:
         if not self.words or len(self.words) != len(self.weights):
-            raise ValueError("as many weights as objectives are needed, and at least one of each")
+            raise ValueError("as many weights as objectives are needed, at least one of each")
 
     def to_json(self) -> dict[str, list[Any]]:
         return {"words": list(self.words), "weights": list(self.weights)}

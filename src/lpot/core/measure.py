@@ -198,14 +198,14 @@ def rounds_needed(confidence: float = CONFIDENCE) -> int:
     (6, 8)
     """
     if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}: it lies between 0 and 1")
+        raise ValueError(f"confidence is {confidence}: it must be between 0 and 1")
     return math.ceil(1 - math.log2(1 - confidence))
 
 
 def _log_medians(rounds: Sequence[Sequence[float]]) -> np.ndarray:
     medians = np.array([np.median(turn) for turn in rounds])
     if not (medians > 0).all():
-        raise ValueError("a round's median is not above zero: the call is too short for the clock")
+        raise ValueError("a round's median is zero: the call is too short to time")
     logs: np.ndarray = np.log(medians)
     return logs
 

@@ -29,7 +29,7 @@ def as_number(value: Any, who: str) -> float:
             )
         return as_number(next(iter(value.values())), who)
     if isinstance(value, str | bytes):
-        raise EvaluationError(f"{who} returned the text {value!r}: it must return a number")
+        raise EvaluationError(f"{who} returned the string {value!r}: it must return a number")
     if hasattr(value, "asnumpy"):  # MXNet
         value = value.asnumpy()
     if hasattr(value, "detach") and getattr(value, "numel", lambda: 0)() == 1:

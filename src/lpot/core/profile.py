@@ -141,12 +141,12 @@ class Profile:
         text = (
             f"ops take {_micro(self.before)} µs in FP32 and {_micro(self.after)} µs now ({gain} "
             f"times faster), of which {_micro(self.overhead)} µs "
-            f"({self.overhead / (self.after or 1.0):.0%}) are converting"
+            f"({self.overhead / (self.after or 1.0):.0%}) are conversions"
         )
         names = ", ".join(row.name for row in self.losing[:3])
         more = len(self.losing) - 3
         if names:
-            text += f". These lose: {names}{f' and {more} more' if more > 0 else ''}"
+            text += f". Slower than before: {names}{f' and {more} more' if more > 0 else ''}"
         return text
 
     def to_json(self) -> dict[str, Any]:
@@ -229,11 +229,11 @@ def _reason(row: ProfileRow, was: OpTime | None, now: OpTime | None, whole: floa
         return ""
     if now.precision == "fp32":
         return (
-            "it stays FP32, and what is around it no longer hands over values in the form that "
-            "its fastest kernel takes"
+            "it stays in FP32, but its neighbours no longer pass values in the layout that "
+            "its fastest kernel needs"
         )
     if was.seconds < LITTLE:
-        return "so little work that the call itself costs more than INT8 saves: keep it in FP32"
+        return "too little work: the overhead exceeds what INT8 saves; keep it in FP32"
     return (
         f"for this shape the FP32 kernel ({was.kind}) is faster here than the low-precision one "
         f"({now.kind}): keep it in FP32"
@@ -241,7 +241,7 @@ def _reason(row: ProfileRow, was: OpTime | None, now: OpTime | None, whole: floa
 
 
 _CONVERTS = "converting between FP32 and INT8: one of its neighbours is in FP32"
-_REORDERS = "putting values in the order that the kernel after it takes"
+_REORDERS = "reordering values for the next kernel"
 
 
 def _micro(seconds: float | None) -> str:

@@ -56,6 +56,6 @@ def saving(trials: Sequence[Trial], baseline: Score | None) -> str | None:
     whole = baseline.samples * len(scores)
     seen = sum(score.samples or 0 for score in scores)
     return (
-        f"{len(raced)} of {len(scores)} evaluation(s) stopped as soon as the bar was out of reach: "
-        f"{seen} of {whole} samples were evaluated"
+        f"{len(raced)} of {len(scores)} evaluation(s) were stopped early, once the bar was out of "
+        f"reach: {seen} of {whole} samples were evaluated"
     )

@@ -227,5 +227,5 @@ def _why(reason: str, config: OpConfig | None, follower: bool) -> str:
     if config is None:
         return "kept in FP32 by your rules"
     if config.is_float:
-        return "went back to FP32 to hold the bar"
-    return "no INT8 neighbours on both sides" if follower else "does not pay alone"
+        return "kept in FP32 to meet the bar"
+    return "its neighbours are not INT8" if follower else "no gain on its own"

@@ -152,7 +152,8 @@ def select(rule: Rule, ops: Mapping[OpKey, OpInfo]) -> tuple[list[OpKey], str]:
                 regex = re.compile(rule.pattern)
             except re.error as error:
                 raise ConfigError(
-                    f"{rule.pattern!r} is neither an op's name nor a regular expression ({error})",
+                    f"{rule.pattern!r} is neither an op name nor a valid regular expression "
+                    f"({error})",
                     path=rule.path,
                 ) from error
             found = [key for key in ops if regex.match(key.name)]
@@ -194,8 +195,8 @@ def restrict(
         elif able:
             kinds = sorted({key.kind for key in able})
             notes.append(
-                f"{rule.path or 'model_wise'} ({rule}) can't be had for {len(able)} op(s) "
-                f"({', '.join(kinds)}): they keep what they can do"
+                f"{rule.path or 'model_wise'} ({rule}) is not available for {len(able)} op(s) "
+                f"({', '.join(kinds)}): these keep their supported settings"
             )
         bound.update(keys if rule.pattern else ())
     chosen = {
@@ -226,7 +227,7 @@ def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[st
     close = nearest(rule.pattern, names) or names[:3]
     message = (
         f"{rule.pattern!r} matches no op of the model by name, regex or type; "
-        f"the nearest are {', '.join(map(repr, close)) or 'none: the model has no ops'}"
+        f"the nearest are {', '.join(map(repr, close)) or 'none, the model has no ops'}"
     )
     if not lenient:
         raise ConfigError(message, path=rule.path)
@@ -239,7 +240,7 @@ def _refuse(
     info = capability.ops[key]
     why = f" ({info.reason})" if info.reason else ""
     offers = sorted({_describe(choice) for choice in info.choices})
-    message = f"{rule} can't be had for op {key}{why}; it can be: {' | '.join(offers)}"
+    message = f"{rule} is not available for op {key}{why}; available: {' | '.join(offers)}"
     if not lenient:
         raise ConfigError(message, path=rule.path)
     notes.append(f"warning: {rule.path}: {message}")

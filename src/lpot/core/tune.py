@@ -108,7 +108,7 @@ def tune(task: Task) -> Outcome:
             break
     search.try_suspects()
     search.score_best_in_full()
-    stopped = search.stopped or task.watch.requested or "the strategy has nothing more to try"
+    stopped = search.stopped or task.watch.requested or "the strategy has nothing left to try"
     trials = sorted(search.tried.values(), key=lambda trial: trial.number)
     return Outcome(baseline, search.best, tuple(trials), stopped)
 
@@ -143,8 +143,8 @@ def _warn_about_noise(task: Task, baseline: float, spread: float) -> None:
     if spread > allowed / 2:
         task.note(
             f"warning: {task.baseline_runs} evaluations of FP32 differ by {spread:.4g}, more than "
-            f"half of the loss of {allowed:.4g} that is allowed: the evaluation is too noisy to "
-            "decide; evaluate more samples, fix its seed, or allow more"
+            f"half of the allowed loss of {allowed:.4g}: the evaluation is too noisy to judge by; "
+            "evaluate more samples, fix its seed, or allow a larger loss"
         )
 
 
@@ -154,9 +154,9 @@ def _warn_about_grain(task: Task, baseline: Score) -> None:
     if grain is None or not baseline.samples or grain / baseline.samples <= allowed:
         return
     task.note(
-        f"warning: one of the {baseline.samples} samples that are evaluated is worth up to "
-        f"{grain / baseline.samples:.4g}, more than the loss of {allowed:.4g} that is allowed: a "
-        "single answer decides; evaluate more samples, or allow more"
+        f"warning: each of the {baseline.samples} evaluated samples is worth up to "
+        f"{grain / baseline.samples:.4g}, more than the allowed loss of {allowed:.4g}: a single "
+        "answer decides; evaluate more samples, or allow a larger loss"
     )
 
 
@@ -228,10 +228,10 @@ class _Search:
                 met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
                 self._record_safely(replace(known, met=met, recalled=True), None)
             elif self.task.history.is_deadly(recipe):
-                died = ProcessDied("the process died in it, again and again: it is not tried again")
+                died = ProcessDied("its process crashed repeatedly: not retried")
                 self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
             elif self.task.history.is_suspect(recipe) and not last:
-                died = ProcessDied("the process died in it, more than once: it is tried last")
+                died = ProcessDied("its process crashed more than once: it is tried last")
                 self.suspects.append(recipe)
                 self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
             else:
@@ -250,7 +250,7 @@ class _Search:
         met = self.best is not None and self.best.met
         first_is_enough = met and not self.task.settles and not last
         if self.repeats >= 1000:
-            return "the strategy repeats itself"
+            return "the strategy keeps proposing the same recipes"
         return self.task.watch.over(len(self.begun), self.failures, first_is_enough)
 
     def attempt(self, number: int, recipe: Recipe) -> Made:

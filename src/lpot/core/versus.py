@@ -111,7 +111,7 @@ def _speed(first: Report, second: Report) -> Figure:
 
 def _met(report: Report) -> str:
     words = {True: "yes", False: "no"}
-    return words.get(report.result["met"], "not known")
+    return words.get(report.result["met"], "unknown")
 
 
 def _first_met(first: Report, second: Report) -> Better:
@@ -139,8 +139,8 @@ def _changes(first: Report, second: Report) -> tuple[OpChange, ...]:
     found = []
     for key in {**one, **other}:
         left, right = one.get(key), other.get(key)
-        before = "not there" if left is None else _became(left.precision, left.how)
-        after = "not there" if right is None else _became(right.precision, right.how)
+        before = "absent" if left is None else _became(left.precision, left.how)
+        after = "absent" if right is None else _became(right.precision, right.how)
         if before != after:
             found.append(
                 OpChange(
@@ -162,10 +162,10 @@ def _notes(first: Report, second: Report) -> list[str]:
     notes = []
     hashes = [report.environment.get("model hash") for report in (first, second)]
     if None not in hashes and hashes[0] != hashes[1]:
-        notes.append("the two runs are of different models: their figures are not of one kind")
+        notes.append("the two runs are of different models: their figures are not comparable")
     cpus = [report.environment.get("CPU") for report in (first, second)]
     if None not in cpus and cpus[0] != cpus[1]:
-        notes.append("the two runs were made on different CPUs: speeds can't be compared")
+        notes.append("the two runs were made on different CPUs: their speeds are not comparable")
     if None not in (first.result["speed"], second.result["speed"]):
         notes.append(
             "the two speeds were measured at different times: to choose by speed, measure both "

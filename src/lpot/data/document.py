@@ -18,7 +18,7 @@ from lpot.data.wrap import wrap
 
 HEAD = """# Data
 
-Made from the code by `python -m lpot.data.document docs/data.md`; a test compares.
+Generated from the code by `python -m lpot.data.document docs/data.md`; a test checks it.
 
 The names, arguments and numbers are the same for every framework. In yaml:
 
@@ -46,10 +46,10 @@ for images, labels in DataLoader(dataset, batch_size=4):
     assert images.shape == (4, 32, 32, 3)
 ```
 
-An image is an array of height, width, channel until a transform says otherwise. A dataset,
-transform or filter of your own gets a name by `@dataset_registry("name")`,
+Images are arrays of height, width, channel unless a transform changes that. Register a dataset,
+transform or filter of your own with `@dataset_registry("name")`,
 `@transform_registry("name")` or `@filter_registry("name")`, all in `lpot.data`. Nothing is
-downloaded: where files are missing, the error says what is expected where and how to get it.
+downloaded: if files are missing, the error says what is expected where, and how to get it.
 
 Contents: [datasets](#datasets) · [transforms](#transforms) · [postprocessing](#postprocessing) ·
 [filters](#filters) · [loaders](#loaders)

@@ -13,7 +13,7 @@ def existing(path: str | Path, what: str) -> Path:
     """The path, which must be there."""
     found = Path(path).expanduser()
     if not found.exists():
-        raise DataError(f"{found}: there is no such {what}")
+        raise DataError(f"{found}: no such {what}")
     return found
 
 

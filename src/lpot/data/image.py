@@ -59,7 +59,7 @@ def convert(image: Any, mode: str, origin: str = "image") -> Any:
     if image.mode not in EIGHT_BIT_MODES:
         raise DataError(
             f"{origin}: the image mode {image.mode!r} can't become {mode!r} without loss; "
-            f"accepted: {', '.join(EIGHT_BIT_MODES)}. Convert the file to 8 bits a channel first"
+            f"accepted: {', '.join(EIGHT_BIT_MODES)}. Convert the file to 8 bits per channel first"
         )
     return image.convert(mode)
 

@@ -161,11 +161,11 @@ class DataLoader:
             )
         orders = [self.sampler is not None, self.batch_sampler is not None, self.shuffle]
         if sum(orders) > 1:
-            raise ConfigError("give one of sampler, batch_sampler and shuffle, not several")
+            raise ConfigError("give only one of sampler, batch_sampler and shuffle")
         if any(orders) and not (self._numbered and hasattr(self.dataset, "__len__")):
             raise ConfigError(
                 f"sampler, batch_sampler and shuffle need a dataset with __getitem__ and __len__; "
-                f"{_name(self.dataset)} gives its samples only in a row"
+                f"{_name(self.dataset)} only gives its samples in sequence"
             )
         if hasattr(self.dataset, "__len__") and len(self.dataset) == 0:
             raise DataError(f"the dataset {_name(self.dataset)} is empty")
@@ -242,7 +242,7 @@ class DataLoader:
     def _streamed_batches(self) -> Iterator[Any]:
         if self._spent:
             raise DataError(
-                f"the dataset is a {_name(self.dataset)}, which can be passed over only once, and "
+                f"the dataset is a {_name(self.dataset)}, which can be iterated only once, and "
                 "it was. Give a list, or a class with __iter__"
             )
         self._spent = hasattr(self.dataset, "__next__")
@@ -290,5 +290,5 @@ def _name(dataset: Any) -> str:
 
 def _positive(value: Any, name: str, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ConfigError(f"{name} should be a whole number from {least} up, not {value!r}")
+        raise ConfigError(f"{name} should be a whole number of {least} or more, not {value!r}")
     return int(value)

@@ -89,7 +89,7 @@ class Registry(Mapping[str, Any]):
 
 # What an argument's annotation asks for: how to say it, and the types that will do.
 KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
-    "str": ("a text", (str, os.PathLike)),
+    "str": ("a string", (str, os.PathLike)),
     "int": ("a whole number", (numbers.Integral,)),
     "float": ("a number", (numbers.Real,)),
     "bool": ("true or false", (bool, numbers.Integral)),
@@ -134,5 +134,5 @@ def check_options(
     missing = [i.name for i in named if i.default is i.empty and i.name not in options]
     if missing:
         raise ConfigError(
-            f"{what} needs {', '.join(missing)}; it takes: {', '.join(known)}", path=path
+            f"{what} needs {', '.join(missing)}; accepted: {', '.join(known)}", path=path
         )

@@ -207,7 +207,7 @@ def load_tokenizer(folder: str | Path, lower: bool = True, model_type: str = "be
     top = Path(folder).expanduser()
     if not top.exists():
         raise DataError(
-            f"{top}: there is no such folder. Name a local folder with the model's vocab.txt or "
+            f"{top}: there is no such folder. Give a local folder with the model's vocab.txt or "
             "tokenizer.json; lpot does not download by itself"
         )
     if model_type in WORDPIECE_MODELS and (top.is_file() or (top / "vocab.txt").is_file()):

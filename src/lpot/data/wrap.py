@@ -16,7 +16,7 @@ class WrappedLoader:
     """A user's loader behind one face: iterate for batches of numpy arrays.
 
     `batch_size` is the loader's own, or read off the first batch; `one_shot` says that the source
-    can be passed over only once.
+    can be iterated only once.
     """
 
     def __init__(self, source: Any, numpy: bool = True) -> None:
@@ -89,7 +89,7 @@ def wrap(source: Any, numpy: bool = True) -> Any:
 
 
 def _factory(source: Any) -> Callable[[], Iterator[Any]] | None:
-    """What starts a pass over the source; None if it can be passed over only once."""
+    """What starts a pass over the source; None if it can be iterated only once."""
     if hasattr(source, "__iter__"):
         # Only an iterator is its own iterator; torch's and TensorFlow's loaders are not.
         if hasattr(source, "__next__"):
@@ -101,7 +101,7 @@ def _factory(source: Any) -> Callable[[], Iterator[Any]] | None:
         return lambda: iter(source())
     raise DataError(
         f"a loader should be iterable; {type(source).__name__} has no __iter__, no __getitem__ and "
-        "is no function that makes a generator"
+        "is not a function that returns a generator"
     )
 
 

@@ -48,7 +48,8 @@ def read(metric: BaseMetric, value: Any, what: str) -> Array:
     except (ValueError, TypeError) as error:
         raise metric.fault(
             f"the {what} can't be read as one array ({error}): expected an array or a list of "
-            "equally shaped samples; of several model outputs a postprocess must choose one"
+            "equally shaped samples; if the model has several outputs, choose one with a "
+            "postprocess"
         ) from error
     if array.dtype.kind not in "buif":
         raise metric.fault(f"the {what} are of type {array.dtype}, expected numbers")
@@ -77,9 +78,9 @@ def pair(metric: BaseMetric, preds: Any, labels: Any, seen: int = 0) -> tuple[Ar
         truth = inner_truth
     if len(guess) != len(truth):
         several = isinstance(preds, list | tuple) and not _is_plain(preds) and len(preds) > 1
-        hint = "; of several model outputs a postprocess must choose one" if several else ""
+        hint = "; if the model has several outputs, a postprocess must choose one" * several
         raise metric.fault(
-            f"{len(guess)} predictions (shape {guess.shape}) against {len(truth)} labels "
+            f"{len(guess)} predictions (shape {guess.shape}) but {len(truth)} labels "
             f"(shape {truth.shape}) in the batch that begins at sample {seen}{hint}"
         )
     if not guess.size or not truth.size:

@@ -66,7 +66,7 @@ class BaseMetric:
 
     def empty(self) -> EvaluationError:
         return self.fault(
-            "result() was asked for before any sample was given: call update(preds, labels) first, "
+            "result() was called before any sample was given: call update(preds, labels) first, "
             "and check that the evaluation dataset is not empty"
         )
 

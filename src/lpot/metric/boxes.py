@@ -28,7 +28,7 @@ def read_detections(
     if mapping is None or max(mapping.values()) >= len(outputs):
         raise metric.fault(
             f"the model gives {len(outputs)} outputs, expected [boxes, scores, classes] or "
-            "[num_detections, boxes, scores, classes]; tell the order by output_index_mapping",
+            "[num_detections, boxes, scores, classes]; set the order with output_index_mapping",
             seen,
         )
     boxes, scores, classes = (_images(outputs[mapping[key]]) for key in THREE)
@@ -38,7 +38,7 @@ def read_detections(
     if len({len(boxes), len(scores), len(classes), len(counts)}) != 1:
         raise metric.fault(
             f"boxes, scores and classes are of {len(boxes)}, {len(scores)} and {len(classes)} "
-            "images: is their order right? tell it by output_index_mapping",
+            "images: is their order right? set it with output_index_mapping",
             seen,
         )
     rows = zip(boxes, scores, classes, counts, strict=True)
@@ -58,7 +58,7 @@ def _detection(
     if corners.size != 4 * score.size or score.size != kind.size:
         raise metric.fault(
             f"boxes of shape {corners.shape}, {score.size} scores and {kind.size} classes don't "
-            "fit: is the order of outputs right? tell it by output_index_mapping",
+            "fit: is the order of outputs right? set it with output_index_mapping",
             sample,
         )
     corners = corners.reshape(-1, 4)

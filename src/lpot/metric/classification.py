@@ -31,7 +31,7 @@ class TopK(SampleMean):
 
     def __init__(self, k: int = 1) -> None:
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ConfigError(f"k is {k!r}, expected a whole number from 1", path="topk.k")
+            raise ConfigError(f"k is {k!r}, expected a whole number of 1 or more", path="topk.k")
         self.k = k
         super().__init__()
 
@@ -45,7 +45,7 @@ class TopK(SampleMean):
                 "for predicted class numbers use the metric Accuracy"
             )
         if self.k >= classes and self.seen == 0:
-            logger.warning("metric 'topk': k=%d, but there are %d classes only", self.k, classes)
+            logger.warning("metric 'topk': k=%d, but there are only %d classes", self.k, classes)
         target = _targets(self, truth, classes, self.seen)
         own = np.take_along_axis(scores, target[:, None], axis=1)
         earlier = np.arange(classes) < target[:, None]
@@ -82,7 +82,7 @@ def _in_range(metric: BaseMetric, target: Array, classes: int, seen: int) -> Arr
         value = target.reshape(len(target), -1)[at, int(bad[at].argmax())]
         raise metric.fault(
             f"label {value} is out of range: the model gives {classes} classes, 0 to {classes - 1};"
-            " where labels count from 1 use the postprocess LabelShift",
+            " if labels count from 1, use the postprocess LabelShift",
             seen + at,
         )
     return target
@@ -112,7 +112,7 @@ def decide(
     several = guess.ndim == 2 and guess.size > len(guess)
     if several and guess.dtype.kind == "f" and threshold is None:
         if not ((truth.sum(axis=1) == 1).all() and np.isin(truth, (0, 1)).all()):
-            raise metric.fault("for multilabel scores give a threshold, for example threshold: 0.5")
+            raise metric.fault("for multilabel scores set a threshold, e.g. threshold: 0.5")
         return guess.argmax(axis=1), truth.argmax(axis=1)
     return _cut(metric, guess, threshold, seen), whole(metric, truth, "label", seen)
 
@@ -238,11 +238,11 @@ class F1(_Counts):
     def update(self, preds: Any, labels: Any = None) -> None:
         if not _is_text(preds):
             if self.is_mean:
-                raise self.fault("was given texts before and now labels", self.seen)
+                raise self.fault("was given strings before and labels now", self.seen)
             super().update(preds, labels)
             return
         if self.counts:
-            raise self.fault("was given labels before and now texts", self.seen)
+            raise self.fault("was given labels before and strings now", self.seen)
         values = self.per_sample(preds, labels)
         self.is_mean = True
         self.latest = values
@@ -258,12 +258,13 @@ class F1(_Counts):
             return super().per_sample(preds, labels)
         if not _is_text(labels) and not isinstance(labels, list | tuple):
             raise self.fault(
-                "the predictions are texts, the labels are not: expected texts, or lists of them",
+                "the predictions are strings, the labels are not: expected strings, or lists of "
+                "them",
                 self.seen,
             )
         guess, truth = _texts(preds), _texts(labels)
         if len(guess) != len(truth):
-            raise self.fault(f"{len(guess)} predictions against {len(truth)} labels", self.seen)
+            raise self.fault(f"{len(guess)} predictions but {len(truth)} labels", self.seen)
         scores = [best_token_f1(one, refs) for one, refs in zip(guess, truth, strict=True)]
         return np.asarray(scores, dtype=np.float64)
 

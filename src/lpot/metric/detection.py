@@ -137,7 +137,7 @@ class MeanAP(BaseMetric):
         truths = read_truths(self, labels, bool(self.annotation.images), self.seen)
         if len(found) != len(truths):
             raise self.fault(
-                f"detections of {len(found)} images against labels of {len(truths)}", self.seen
+                f"detections of {len(found)} images but labels of {len(truths)}", self.seen
             )
         self._summary = None
         for detection, truth in zip(found, truths, strict=True):

@@ -13,13 +13,13 @@ from lpot.metric.weighted import WeightedMetrics
 
 HEAD = """# Metrics
 
-Made from the code by `python -m lpot.metric.document docs/metrics.md`; a test compares.
+Generated from the code by `python -m lpot.metric.document docs/metrics.md`; a test checks it.
 
-In yaml a metric stands under `evaluation.accuracy.metric` as `name: {option: value}`; a single
-value is the first option (`topk: 5`). In Python: `lpot.metric.get_metric("topk", k=5)`. Each has
+In yaml, a metric goes under `evaluation.accuracy.metric` as `name: {option: value}`; a single
+value sets the first option (`topk: 5`). In Python: `lpot.metric.get_metric("topk", k=5)`. Each has
 `update(preds, labels)`, `reset()` and `result()`, and takes numpy arrays, lists and tensors of any
-framework; `details` gives all numbers it knows. "Mean" marks metrics that are a mean over samples:
-their evaluation stops as soon as the bar is out of reach.
+framework; `details` has all the figures it computes. "Mean" marks metrics that are a mean over
+samples: their evaluation stops as soon as the bar is out of reach.
 
 | name | better | mean | range |
 |---|---|---|---|
@@ -62,7 +62,7 @@ def _options(cls: type[BaseMetric]) -> list[str]:
         kind = str(option.annotation).replace("|", "\\|")
         needed = option.default is inspect.Parameter.empty
         rows.append(
-            f"| `{option.name}` | {kind} | {'needed' if needed else f'`{option.default!r}`'} |"
+            f"| `{option.name}` | {kind} | {'required' if needed else f'`{option.default!r}`'} |"
         )
     return rows
 

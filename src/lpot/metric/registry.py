@@ -66,7 +66,7 @@ def metric_registry(metric_type: str, framework: str) -> Callable[[C], C]:
         if name not in known():
             raise ConfigError(
                 f"metric {metric_type!r} is registered for the unknown framework {name!r}"
-                f"{did_you_mean(name, known())} Known are {', '.join(known())}"
+                f"{did_you_mean(name, known())} Available: {', '.join(known())}"
             )
     if metric_type in METRICS:
         raise ConfigError(f"there is a built-in metric {metric_type!r}: choose another name")
@@ -86,7 +86,7 @@ def metric_class(name: str, framework: str | None = None) -> type[Any]:
         metrics = {**METRICS, **_overlay}
         raise ConfigError(
             f"unknown metric {name!r}{did_you_mean(name, metrics) or ':'} "
-            f"Known are {', '.join(metrics)}",
+            f"Available: {', '.join(metrics)}",
             path=f"metric.{name}",
         )
     by_framework = _overlay[name]
@@ -103,7 +103,7 @@ def metric_class(name: str, framework: str | None = None) -> type[Any]:
     classes = list(dict.fromkeys(found.values()))
     if len(classes) > 1:
         raise ConfigError(
-            f"metric {name!r} differs by framework ({', '.join(by_framework)}): say which",
+            f"metric {name!r} differs by framework ({', '.join(by_framework)}): name the framework",
             path="metric",
         )
     return classes[0]
@@ -133,7 +133,7 @@ def _build(name: str, cls: type[Any], options: Mapping[str, Any]) -> Any:
     free = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
     for option in options:
         if option not in taken and not free:
-            accepted = f"accepted are {', '.join(taken)}" if taken else "it has none"
+            accepted = f"accepted: {', '.join(taken)}" if taken else "it takes none"
             raise ConfigError(
                 f"unknown option {option!r}{did_you_mean(option, taken) or ':'} {accepted}",
                 path=f"{name}.{option}",

@@ -183,7 +183,7 @@ class Loss(SampleMean):
         if len(losses) == 1 and losses.ndim > 1 and losses.shape[1] == count:
             losses = losses[0]
         if len(losses) != count:
-            raise self.fault(f"{len(losses)} losses against {count} labels", self.seen)
+            raise self.fault(f"{len(losses)} losses but {count} labels", self.seen)
         sums: Floats = losses.reshape(count, -1).sum(axis=1, dtype=np.float64)
         return sums
 

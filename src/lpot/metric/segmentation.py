@@ -52,7 +52,7 @@ class MeanIoU(BaseMetric):
         if len(guesses) == 1 and len(truths) != 1:  # the model's outputs as a list of one array
             guesses = self._images(guesses[0])
         if len(guesses) != len(truths):
-            raise self.fault(f"{len(guesses)} predictions against {len(truths)} labels", self.seen)
+            raise self.fault(f"{len(guesses)} predictions but {len(truths)} labels", self.seen)
         for guess, truth in zip(guesses, truths, strict=True):
             self._add(guess, truth)
             self.seen += 1

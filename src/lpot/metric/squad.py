@@ -142,7 +142,7 @@ class _Squad(BaseMetric):
         texts = self._row(preds, "answers")
         wanted = self._row(labels, "references")
         if len(texts) != len(wanted):
-            raise self.fault(f"{len(texts)} answers against {len(wanted)} labels", offset)
+            raise self.fault(f"{len(texts)} answers but {len(wanted)} labels", offset)
         keys = [f"#{offset + at}" for at in range(len(texts))]
         lists = {key: self._list(one, key) for key, one in zip(keys, wanted, strict=True)}
         return dict(zip(keys, map(_text, texts), strict=True)), lists

@@ -41,7 +41,7 @@ class BLEU(BaseMetric):
         lists = [self._references(one, at) for at, one in enumerate([labels] if single else labels)]
         if len(texts) != len(lists):
             raise self.fault(
-                f"{len(texts)} predictions against {len(lists)} references in the batch that "
+                f"{len(texts)} predictions but {len(lists)} references in the batch that "
                 f"begins at sample {self.seen}"
             )
         if not texts:

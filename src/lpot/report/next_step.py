@@ -17,21 +17,21 @@ def first_line(report: Report) -> tuple[str, str]:
     if result["met"] is None:
         return "Not evaluated: no eval function and no metric were given.", "open"
     if result["accuracy"] is None:
-        return "No low-precision model was found: the FP32 model was handed back.", "missed"
-    return "The bar was not reached: this is the best found.", "missed"
+        return "No low-precision model was found: the FP32 model is returned.", "missed"
+    return "The bar was not met: this is the best model found.", "missed"
 
 
 def _unfinished(report: Report) -> tuple[str, str]:
-    begun = "under way" if report.state == "running" else "not finished"
+    begun = "running" if report.state == "running" else "unfinished"
     found = sum(row.met for row in report.trials)
     if report.result["baseline"] is None:
-        return f"The tuning is {begun}: FP32 is not scored yet.", "open"
+        return f"The tuning is {begun}: FP32 has not been scored yet.", "open"
     if not report.trials:
-        return f"The tuning is {begun}: no trial is done yet.", "open"
+        return f"The tuning is {begun}: no trial has finished yet.", "open"
     if found:
-        held = f"{found} of {len(report.trials)} trials hold the bar"
+        held = f"{found} of {len(report.trials)} trials meet the bar"
         return f"The tuning is {begun}: {held} so far.", "met"
-    return f"The tuning is {begun}: no trial holds the bar yet.", "open"
+    return f"The tuning is {begun}: no trial meets the bar yet.", "open"
 
 
 def next_steps(report: Report) -> list[str]:
@@ -40,7 +40,7 @@ def next_steps(report: Report) -> list[str]:
     if report.state == "running":
         return []
     if report.state == "stopped":
-        return ["Run the same command again: it goes on from the trials that are done."]
+        return ["Run the same command again to resume from the finished trials."]
     steps = _about_accuracy(report) + _about_speed(report)
     if not steps and result["met"]:
         steps.append("Use the tuned model; measure it with your own batch size: lpot benchmark.")
@@ -50,7 +50,7 @@ def next_steps(report: Report) -> list[str]:
 def _about_accuracy(report: Report) -> list[str]:
     result = report.result
     if result["met"] is None:
-        return ["Give an eval function or a metric and tune again: nobody knows its accuracy yet."]
+        return ["Provide an eval function or a metric and tune again: its accuracy is unknown."]
     if result["met"]:
         return []
     worst = sorted((op for op in report.ops if op.harm), key=lambda op: -(op.harm or 0.0))[:3]
@@ -60,8 +60,8 @@ def _about_accuracy(report: Report) -> list[str]:
     steps = []
     if worst:
         names = ", ".join(op.name for op in worst)
-        steps.append(f"Look at the ops that hurt most ({names}): lpot inspect --tensors.")
-    steps.append("Give more calibration data, more trials or time, or a wider bar.")
+        steps.append(f"Look at the most sensitive ops ({names}): lpot inspect --tensors.")
+    steps.append("Use more calibration data, allow more trials or time, or lower the bar.")
     return steps
 
 
@@ -70,11 +70,11 @@ def _about_speed(report: Report) -> list[str]:
     if result["speed"] is None and result["met"] is not False:
         return ["Speed was not measured: compare both models with lpot benchmark."]
     if result["faster"] is False:
-        return ["Stay with FP32 on this machine, or measure the batch size you will use."]
+        return ["Stay with FP32 on this machine, or measure with the batch size you will use."]
     if result["faster"] is None and result["speed"] is not None:
-        return ["Measure again on a quiet machine: no significant difference was seen."]
+        return ["Measure again on an idle machine: no significant difference was found."]
     able = sum(result["precisions"].values())
     kept = len(result["fp32_ops"])
     if result["met"] and able and kept > NEARLY * able:
-        return [f"{kept} of {able} ops stay in FP32: a longer search (timeout) may free some."]
+        return [f"{kept} of {able} ops stay in FP32: a longer search (timeout) may reduce that."]
     return []

@@ -17,7 +17,7 @@ LONGEST_NAME, LONGEST_REASON = 160, 240  # characters
 def op_table(ops: Sequence[OpRow]) -> str:
     """Sortable and filterable by page.js, which draws as many rows as are looked at."""
     if not ops:
-        return "<p>No op is known yet.</p>"
+        return "<p>No ops yet.</p>"
     columns = _columns(ops)
     kept = list(ops) if len(ops) <= SHOWN else sorted(ops, key=_badness)[:MOST]
     rows = [[cell(op) for _, _, cell in columns] for op in kept]
@@ -37,7 +37,7 @@ def op_table(ops: Sequence[OpRow]) -> str:
         f'<div class="wide"><table id="ops"><thead><tr>{head}</tr></thead>'
         f"<tbody>{body}</tbody></table></div>"
         f'<p><button type="button" id="more" hidden>show more</button></p>{note}'
-        '<p class="hint">SQNR: power of the FP32 output over power of the error; 200 dB: equal.</p>'
+        '<p class="hint">SQNR: power of the FP32 output over that of the error; 200 dB: equal.</p>'
         f'<script type="application/json" id="op-data">{as_script(data)}</script>'
     )
 

@@ -22,7 +22,7 @@ def summary(report: Report, shown: int) -> RenderableType:
     lines = [Text(f"{one_line(title)}: {first}", f"bold {STYLES[style]}")]
     if result["baseline"] and result["accuracy"] is not None:
         before = result["baseline"]["accuracy"]
-        lines.append(Text(f"accuracy {result['accuracy']:.6g} against {before:.6g} in FP32"))
+        lines.append(Text(f"accuracy {result['accuracy']:.6g}, FP32 {before:.6g}"))
     speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} times FP32's"
     lines.append(Text(f"speed {speed}; {result['evaluations']} evaluation(s)"))
     lines += [Text(f"next: {step}") for step in next_steps(report)]
@@ -54,7 +54,7 @@ def _badness(op: OpRow) -> tuple[float, float, bool]:
 def _trial(row: TrialRow) -> tuple[str, ...]:
     accuracy = "" if row.accuracy is None else f"{row.accuracy:.6g}"
     bar = "failed" if row.error else "met" if row.met else "missed"
-    remark = row.error or ("raced out" if row.raced_out else "recalled" if row.recalled else "")
+    remark = row.error or ("stopped early" if row.raced_out else "recalled" if row.recalled else "")
     latency = "" if row.latency is None else f"{row.latency * 1e3:.3g} ms"
     return str(row.number), accuracy, bar, str(row.float_ops), latency, one_line(remark)
 

@@ -59,9 +59,9 @@ def tensor_page(name: str, found: Sequence[Contrast]) -> str:
     legend = '<span class="key exact"></span>FP32 <span class="key rounded"></span>tuned'
     figures = "".join(map(figure, found[:MOST]))
     left = len(found) - MOST
-    more = f'<p class="hint">{left} more are left out.</p>' if left > 0 else ""
+    more = f'<p class="hint">{left} more are not shown.</p>' if left > 0 else ""
     body = (
-        f'<p class="hint">Outputs and weights, the worst first; heights are logarithmic. {legend}'
+        f'<p class="hint">Outputs and weights, worst first; logarithmic heights. {legend}'
         f'</p><div class="figures">{figures or "<p>No op to compare.</p>"}</div>{more}'
     )
-    return document(f"{words.one_line(name)}: FP32 against low precision", body)
+    return document(f"{words.one_line(name)}: FP32 vs. low precision", body)

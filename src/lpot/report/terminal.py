@@ -101,7 +101,7 @@ class TerminalListener(Listener):
         self._said = time.monotonic()
         self.surface.refresh()
         if not self.surface.is_live and expected is not None and expected > LONG_TRIAL:
-            self.surface.line(f"trial {number}{of} begins, about {words.duration(expected)}")
+            self.surface.line(f"trial {number}{of} started, about {words.duration(expected)}")
 
     def trial(self, trial: Trial, best: Trial | None) -> None:
         self.scene.hear(trial, best)
@@ -192,7 +192,7 @@ class TerminalListener(Listener):
 def _remarks(trial: Trial, best: Trial | None) -> list[str]:
     remarks = {
         "best so far": best is trial,
-        "given up early": trial.score is not None and trial.score.raced_out,
+        "stopped early": trial.score is not None and trial.score.raced_out,
         "recalled": trial.recalled,
     }
     return [remark for remark, applies in remarks.items() if applies]

@@ -41,7 +41,7 @@ def _judgement(result: Result) -> tuple[str, str]:
     if result.met is None:
         return "not evaluated: no eval function and no metric were given", "yellow"
     if result.best is None or result.accuracy is None or result.baseline is None:
-        return "no low-precision model was found: the FP32 model is handed back", "yellow"
+        return "no low-precision model was found: the FP32 model is returned", "yellow"
     lost = words.drop(result.goal, result.accuracy, result.baseline.accuracy)
     change = f"a gain of {lost[1:]}" if lost.startswith("-") else f"a drop of {lost}"
     figures = (
@@ -68,7 +68,7 @@ def rows(result: Result) -> Iterator[tuple[str, str]]:
             f"stopped: {result.stopped}",
         )
     yield "ops", words.precisions(result.precisions)
-    yield "left in FP32", _float_ops(result.float_ops)
+    yield "kept in FP32", _float_ops(result.float_ops)
     for index, note in enumerate(result.notes):
         yield ("" if index else "notes"), note
     yield from _places(result)
@@ -108,13 +108,13 @@ def _sizes(before: int, after: int) -> str:
 
 def _float_ops(names: tuple[str, ...]) -> str:
     if not names:
-        return "none that could be low precision"
+        return "none that could run in low precision"
     rest = len(names) - SHOWN_OPS
     return ", ".join(names[:SHOWN_OPS]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _places(result: Result) -> Iterator[tuple[str, str]]:
-    yield "model", "not saved: see the notes" if result.path is None else str(result.path)
+    yield "model", "not saved, see the notes" if result.path is None else str(result.path)
     folder = result.workspace
     if folder is None:
         return

@@ -31,7 +31,7 @@ def versus_page(found: Versus, names: tuple[str, str]) -> str:
         f"<section><h2>Ops that differ</h2>{_ops(found, first, second)}</section>",
         f"<section><h2>What else differs</h2>{_environment(found, first, second)}</section>",
     ]
-    return document(f"{first} against {second}", "".join(parts))
+    return document(f"{first} vs. {second}", "".join(parts))
 
 
 def _notes(notes: tuple[str, ...]) -> str:
@@ -67,7 +67,7 @@ def _side(name: str, report: Report) -> str:
 
 def _ops(found: Versus, first: str, second: str) -> str:
     if not found.ops:
-        return "<p>None: each op became the same.</p>"
+        return "<p>None: all ops are the same.</p>"
     head = ("op", "kind", first, second, "SQNR dB", "SQNR dB")
     cells = "".join(
         f'<th scope="col"><button type="button">{escape(text)}</button></th>' for text in head
@@ -92,7 +92,7 @@ def _decibels(value: float | None) -> str:
 
 def _environment(found: Versus, first: str, second: str) -> str:
     if not found.differing:
-        return "<p>Nothing that was noted.</p>"
+        return "<p>Nothing.</p>"
     head = "".join(f'<th scope="col">{escape(text)}</th>' for text in ("", first, second))
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(one)}</td><td>{escape(other)}</td>'

@@ -22,8 +22,8 @@ def check(space: TuningSpace) -> None:
     """Refuse a space without 16-bit floats."""
     if not any(map(_has_half, space.choices.values())):
         raise ConfigError(
-            "no op of this model can be in bf16 or fp16 here: backends offer 16-bit floats where "
-            "the CPU multiplies them; use basic, which quantizes to INT8",
+            "no op of this model can run in bf16 or fp16 here: 16-bit floats are offered where the "
+            "CPU has instructions for them; use basic, which quantizes to INT8",
             path="tuning.strategy.name",
         )
 

@@ -124,7 +124,7 @@ def test_a_workspace_that_comes_into_being(tmp_path: Path) -> None:
         stamp = ask(server, f"{base}stamp")[1]
         history = begin(folder)
         assert ask(server, f"{base}stamp")[1] != stamp
-        assert "FP32 is not scored yet" in ask(server, base)[1]
+        assert "FP32 has not been scored yet" in ask(server, base)[1]
         history.record_baseline(Score(0.9), None)
         assert "no trial is done yet" in ask(server, base)[1]
         history.append(trial(1, 0.895))
@@ -142,7 +142,7 @@ def test_the_tuning_is_left_alone(tmp_path: Path) -> None:
         with workspace.lock():  # taken while somebody looks
             history = begin(tmp_path)
             history.record_baseline(Score(0.9), None)
-            assert "under way" in ask(server, base)[1]
+            assert "running" in ask(server, base)[1]
             with (tmp_path / "history.jsonl").open("ab") as stream:
                 stream.write(b'{"kind": "trial", "numb')  # a line half written
             status, text = ask(server, base)

@@ -55,7 +55,7 @@ def test_a_run_that_was_cut_off(tmp_path: Path) -> None:
     assert report.result["accuracy"] == 0.895, "the one with the fewest ops in FP32"
     assert report.bar == pytest.approx(0.891)
     assert [op.precision for op in report.ops] == ["fp32", "fp32", "int8", "int8"]
-    assert "goes on from the trials" in page(report)
+    assert "to resume from the finished trials" in page(report)
 
 
 def test_a_torn_last_line_is_said(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     found = run("report", str(one), str(other), "--output", str(target))
     assert found.exit_code == 0, found.output
     assert "1 op is not the same" in found.output
-    assert "a against b" in target.read_text("utf-8")
+    assert "a vs. b" in target.read_text("utf-8")
     raw = json.loads(run("report", str(one), str(other), "--json").stdout)
     figures = {item["name"]: item for item in raw["figures"]}
     assert figures["accuracy"]["better"] == "second"

@@ -77,7 +77,7 @@ class Dataset:
             self._kept = [n for n in range(self.count()) if passes(None, self.label(n))]
             if not self._kept and self.count():
                 raise DataError(
-                    f"the filter {type(passes).__name__} lets none of the {self.count()} samples "
+                    f"the filter {type(passes).__name__} rejects all of the {self.count()} samples "
                     f"of {type(self).__name__} pass"
                 )
         return self._kept

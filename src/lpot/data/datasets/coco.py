@@ -186,8 +186,8 @@ def _report_absent(absent: list[str], total: int, folder: Path, listing: Path, s
         return
     what = f"{len(absent)} of {total} images of {listing} are not in {folder}, first {absent[0]}"
     if not skip or len(absent) == total:
-        raise DataError(f"{what}. Put them there, or say missing: skip to leave them out")
-    logger.warning("%s: left out", what)
+        raise DataError(f"{what}. Put them there, or set missing: skip to leave them out")
+    logger.warning("%s: skipped", what)
 
 
 def _label(image: Mapping[str, Any], marks: list[Any], names: Mapping[Any, str]) -> Label:

@@ -221,7 +221,7 @@ def _read_rows(path: Path, layout: Task, classes: tuple[str, ...]) -> list[Row]:
         *texts, label = (cells[place] for place in places)
         rows.append(Row(number, tuple(texts), _label(label, classes, f"{path}:{number}")))
     if broken:
-        logger.warning("%d broken rows left out, first %s", len(broken), broken[0])
+        logger.warning("%d broken rows skipped, first %s", len(broken), broken[0])
     return rows
 
 

@@ -62,7 +62,9 @@ class ImageFolder(ImageFiles):
         top = existing_folder(root)
         self.classes = sorted(path.name for path in top.iterdir() if path.is_dir())
         if not self.classes:
-            raise not_found("ImageFolder", top, ["<class>/<image>.jpg"], "Make a folder a class")
+            raise not_found(
+                "ImageFolder", top, ["<class>/<image>.jpg"], "Make one folder per class"
+            )
         samples = [
             (path, number)
             for number, name in enumerate(self.classes)
@@ -144,7 +146,7 @@ def _list_of(folder: Path, image_list: str | None) -> Path:
         "ImagenetRaw",
         folder,
         ["val_map.txt"],
-        "Write one 'name label' a line there, or name the file as image_list",
+        "Write one 'name label' per line there, or give the file as image_list",
     )
 
 
