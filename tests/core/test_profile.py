@@ -39,7 +39,7 @@ def test_gains_overhead_and_losers() -> None:
     assert "stays in FP32" in rows["float"].reason
     assert "between FP32 and INT8" in rows["x"].reason
     assert "order" in rows["layout"].reason
-    assert "These lose: conv1" in found.summary()
+    assert "Slower than before: conv1" in found.summary()
     assert all(len(cells) == len(COLUMNS) for cells in found.table())
 
 

@@ -166,7 +166,7 @@ def test_a_strategy_that_repeats_itself_ends(tune: Any) -> None:
             yield [space.default()]
 
     result = tune(evaluate=Scores(1.0, 0.5), strategy=stuck)
-    assert result.stopped == "the strategy repeats itself"
+    assert result.stopped == "the strategy keeps proposing the same recipes"
     assert len(result.trials) == 1
 
 

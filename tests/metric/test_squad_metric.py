@@ -160,7 +160,7 @@ def test_none_means_not_ready_and_faults_are_told(caplog):
         metric.update({"q": "x"}, {"q": []})
     with pytest.raises(EvaluationError, match="not SQuAD articles"):
         metric.update({"q": "x"}, [{"title": "no paragraphs"}])
-    with pytest.raises(EvaluationError, match="sample 0: 2 answers against 1 labels"):
+    with pytest.raises(EvaluationError, match="sample 0: 2 answers but 1 labels"):
         metric.update(["a", "b"], ["a"])
     metric.update({"zz": "x"}, {"q": ["x"]})
     assert "'zz'" in caplog.text

@@ -69,7 +69,7 @@ def test_verdict_first_and_all_of_it_there() -> None:
     text = page(REPORT)
     body = text[text.index("<body>") :]
     assert body.index("The bar is met.") < body.index("The search") < body.index("Every op")
-    for word in ("0.895", "2.50 ×", "26%", "went back to FP32", "no kernel", "a note", "9527"):
+    for word in ("0.895", "2.50 ×", "26%", "kept in FP32 to meet", "no kernel", "a note", "9527"):
         assert word in body, word
 
 
@@ -160,7 +160,7 @@ def test_what_to_do_next_follows_from_the_verdict() -> None:
     slower = replace(REPORT, result={**RESULT, "faster": False})
     assert "Stay with FP32 on this machine" in page(slower)
     blind = replace(REPORT, result={**RESULT, "met": None, "accuracy": None})
-    assert "Give an eval function or a metric" in page(blind)
+    assert "Provide an eval function or a metric" in page(blind)
     cut_off = replace(REPORT, state="stopped")
     assert "to resume from the finished trials that are done" in page(cut_off)
 

@@ -301,7 +301,7 @@ def test_lengths_that_do_not_match(refuse: Refuse, here: Path) -> None:
     last = net.op("MatMul", [last, "w"], name="head")
     onnx.save(net.model(net.op("Concat", [last, last], axis=0)), here / "net.onnx")
     said = refuse(CONF)
-    assert "4 predictions (shape (4, 4)) against 2 labels (shape (2,))" in said
+    assert "4 predictions (shape (4, 4)) but 2 labels (shape (2,))" in said
     assert "in the batch that begins at sample 0" in said
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-from lpot.core.backend import Approach, Backend
+if TYPE_CHECKING:
+    from lpot.core.backend import Approach, Backend
 
 FRAMEWORKS = ("onnx", "pytorch", "tensorflow", "mxnet")
 # Other names, the framework that serves each, and the approach that goes with it unless the user

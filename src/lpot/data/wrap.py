@@ -50,8 +50,8 @@ class WrappedLoader:
             return
         if self._spent:
             raise DataError(
-                f"the loader is a {type(self.source).__name__}, which can be passed over only "
-                "once, and it was. Give a list, a class with __iter__, or the function that makes "
+                f"the loader is a {type(self.source).__name__}, which can be iterated only once, "
+                "and it was. Give a list, a class with __iter__, or the function that makes "
                 "the generator instead of its result"
             )
         self._spent = True

@@ -48,8 +48,8 @@ def read(metric: BaseMetric, value: Any, what: str) -> Array:
     except (ValueError, TypeError) as error:
         raise metric.fault(
             f"the {what} can't be read as one array ({error}): expected an array or a list of "
-            "equally shaped samples; if the model has several outputs, choose one with a "
-            "postprocess"
+            "equally shaped samples; if the model has several outputs, a postprocess "
+            "must choose one"
         ) from error
     if array.dtype.kind not in "buif":
         raise metric.fault(f"the {what} are of type {array.dtype}, expected numbers")

@@ -126,7 +126,7 @@ def test_a_workspace_that_comes_into_being(tmp_path: Path) -> None:
         assert ask(server, f"{base}stamp")[1] != stamp
         assert "FP32 has not been scored yet" in ask(server, base)[1]
         history.record_baseline(Score(0.9), None)
-        assert "no trial is done yet" in ask(server, base)[1]
+        assert "no trial has finished yet" in ask(server, base)[1]
         history.append(trial(1, 0.895))
         report = json.loads(ask(server, f"{base}report.json")[1])
         assert report["state"] == "stopped", "nobody holds the workspace"
@@ -173,7 +173,7 @@ def test_the_page_follows_in_the_browser(tmp_path: Path) -> None:
     history.record_baseline(Score(0.9), None)
     with served(tmp_path) as server, chromium() as browser:
         browser.open(server.url)
-        assert "no trial is done yet" in browser.ask("document.body.textContent")
+        assert "no trial has finished yet" in browser.ask("document.body.textContent")
         browser.wait("performance.getEntriesByType('resource').length > 0")
         for number in range(1, 4):
             history.append(trial(number, 0.88 + 0.005 * number))
