@@ -19,7 +19,7 @@ from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
-from lpot.backends.torch.load import load_module
+from lpot.backends.torch.load import load_module, unwrapped
 from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.observe import observe
@@ -179,7 +179,7 @@ class TorchBackend(Backend[TorchModel]):
 
 def _plain(module: Any) -> Any:
     """The nn.Module of a handle, or the module itself."""
-    return module.native if isinstance(module, TorchModel) else module
+    return module.native if isinstance(module, TorchModel) else unwrapped(module)
 
 
 def _workshop(model: TorchModel) -> Workshop:

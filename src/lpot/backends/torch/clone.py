@@ -52,6 +52,8 @@ class Cloner:
         known = made.get(id(module))
         if known is not None:
             return known
+        if isinstance(module, torch.jit.ScriptModule):
+            return module  # no part of it is ever replaced, and it can't be copied so
         # A GraphModule has a class of its own with its forward: `__new__` would make another.
         new = object.__new__ if isinstance(module, fx.GraphModule) else module.__class__.__new__
         twin: nn.Module = new(module.__class__)

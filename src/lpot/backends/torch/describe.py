@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +10,7 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.build import build
+from lpot.backends.torch.dtypes import FLOAT32, copied, dtype_of, private
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kinds import Site
 from lpot.backends.torch.lower import Scales
@@ -66,6 +66,7 @@ def describe(model: TorchModel) -> Described:
         "folded": sorted(model.folded),
         "aliases": aliases,
         "rounding": model.rounding,
+        "dtype": dtype_of(model.native),
     }
     return Described(tensors, facts)
 
@@ -92,7 +93,7 @@ def rebuild(
     tensors = dict(described.tensors)
     for name, original in facts.get("aliases", {}).items():
         tensors[name] = tensors[original]
-    workshop = Workshop(copy.deepcopy(module).float().eval())
+    workshop = Workshop(private(copied(module), str(facts.get("dtype", FLOAT32))))
     try:
         recipe = Recipe.from_json(facts["recipe"]) if facts["recipe"] is not None else None
         ranges = Stored(workshop, facts)
@@ -121,7 +122,7 @@ def _fill(
     root: nn.Module, tensors: Mapping[str, torch.Tensor], facts: Mapping[str, Any], where: str
 ) -> None:
     """Float tensors into the architecture; int8 ops and folded batch norms have none."""
-    inside = tuple(f"{name}." if name else "" for name in (*facts["ops"], *facts["folded"]))
+    inside = tuple(f"{name}." if name else "" for name in _all_names(root, facts))
     with torch.no_grad():
         for name, target in state(root).items():
             given = tensors.get(name)
@@ -138,6 +139,14 @@ def _fill(
                     f"has {list(target.shape)}: it was saved from another architecture"
                 )
             target.copy_(given)
+
+
+def _all_names(root: nn.Module, facts: Mapping[str, Any]) -> list[str]:
+    """Int8 ops and folded batch norms, under every name that a module has in the tree."""
+    known = dict(root.named_modules(remove_duplicate=False))
+    places = (*facts["ops"], *facts["folded"])
+    replaced = {id(known[name]) for name in places if name in known}
+    return [*places, *(name for name, module in known.items() if id(module) in replaced)]
 
 
 def _give_weights(

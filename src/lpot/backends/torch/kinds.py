@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from torch import nn
+from torch.jit import ScriptModule
 
 from lpot.core.recipe import OpKey
 
@@ -122,7 +123,7 @@ def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
             continue
         seen.add(id(module))
         yield name, module
-        if type(module) in SPECS or is_fused(module):
+        if type(module) in SPECS or is_fused(module) or isinstance(module, ScriptModule):
             seen.update(id(inner) for inner in module.modules())
             continue
         prefix = f"{name}." if name else ""
@@ -134,6 +135,8 @@ def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 
 def _recognise(key: OpKey, module: nn.Module) -> Site | str:
+    if isinstance(module, ScriptModule):
+        return "a part compiled by TorchScript: it can't be taken apart"
     if is_fused(module):
         return _fused(key, module)
     spec = _spec(module)

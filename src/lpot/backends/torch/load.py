@@ -13,10 +13,24 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch.dtypes import copied, private
+from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, did_you_mean
 
 logger = logging.getLogger(__name__)
+
+_TOOLS = {
+    "torch.ao.nn.quantized": "torch.ao",
+    "torch.ao.nn.intrinsic.quantized": "torch.ao",
+    "torch.ao.nn.sparse.quantized": "torch.ao",
+    "torchao.": "torchao",
+    "bitsandbytes.": "bitsandbytes",
+    "optimum.quanto": "quanto",
+    "auto_gptq.": "GPTQ",
+    "gptqmodel.": "GPTQ",
+    "awq.": "AWQ",
+}
 
 _COPY_ERRORS = (
     RuntimeError,
@@ -31,17 +45,17 @@ _COPY_ERRORS = (
 def load_module(source: Any) -> Workshop:
     """Checked, copied, float32, in eval mode. The user's own module stays as it is."""
     if isinstance(source, str | os.PathLike):
-        return Workshop(_private(load_folder(Path(source))))
+        return Workshop(private(load_folder(Path(source))))
     module = _unwrap(source)
     _check(module)
     try:
-        pristine = copy.deepcopy(module)
+        pristine = copied(module)
     except _COPY_ERRORS as error:
         raise UnsupportedModel(
             f"{type(module).__name__} can't be copied ({error}), and a trial works on copies: "
             "remove what is not plain data from it (old-style weight_norm, locks, open files)"
         ) from error
-    return Workshop(_private(pristine), dict(module.named_parameters()))
+    return Workshop(private(pristine), dict(module.named_parameters()))
 
 
 def _unwrap(source: Any) -> nn.Module:
@@ -50,14 +64,40 @@ def _unwrap(source: Any) -> nn.Module:
             f"a {type(source).__module__}.{type(source).__qualname__} is no torch model: "
             "give an nn.Module, or a folder with config.json and model.safetensors"
         )
-    # torch.compile wraps a module; its kernels are made anew by whoever compiles the result.
-    inner = getattr(source, "_orig_mod", None)
-    module: nn.Module = inner if isinstance(inner, nn.Module) else source
+    module: nn.Module = unwrapped(source)
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedModel(
             "a TorchScript module can't be taken apart: give the nn.Module it was made from"
         )
+    _check_plain(module)
     return module
+
+
+def unwrapped(module: Any) -> Any:
+    """What torch.compile wraps; its kernels are made anew by whoever compiles the result."""
+    inner = getattr(module, "_orig_mod", None)
+    return inner if isinstance(inner, nn.Module) else module
+
+
+def _check_plain(module: nn.Module) -> None:
+    """Refuse what is quantized already, by whatever tool."""
+    for name, part in module.named_modules():
+        home = type(part).__module__
+        by = next((tool for start, tool in _TOOLS.items() if home.startswith(start)), None)
+        if type(part).__name__ in ("FloatFunctional", "FXFloatFunctional"):  # plain sums
+            by = None
+        if isinstance(part, LowModule):
+            by = "lpot"
+        if by is not None:
+            raise UnsupportedModel(
+                f"the model is quantized already, by {by} (first at {name or 'the model'!r}, a "
+                f"{type(part).__name__}): give the FP32 model that it was made from"
+            )
+    for name, tensor in module.named_parameters():
+        if tensor.is_quantized or type(tensor).__module__.startswith("torchao."):
+            raise UnsupportedModel(
+                f"the model is quantized already: {name!r} is no plain tensor; give the FP32 model"
+            )
 
 
 def _check(module: nn.Module) -> None:
@@ -69,21 +109,6 @@ def _check(module: nn.Module) -> None:
                 f"{name!r} is on the device {str(tensor.device)!r}: INT8 runs on the CPU, "
                 "call model.cpu() first"
             )
-
-
-def _private(module: nn.Module) -> nn.Module:
-    narrow = {
-        str(tensor.dtype).removeprefix("torch.")
-        for tensor in module.parameters()
-        if tensor.dtype in (torch.float16, torch.bfloat16)
-    }
-    if narrow:
-        logger.warning(
-            "the model is in %s: a float32 copy is the baseline and the start of every trial",
-            " and ".join(sorted(narrow)),
-        )
-        module = module.float()
-    return module.eval()
 
 
 def load_folder(path: Path) -> nn.Module:

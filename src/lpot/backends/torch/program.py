@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from lpot.backends.torch.modules.base import PICKLE
 from lpot.backends.torch.passes.capture_graph import Capture
+from lpot.core.errors import UnsupportedModel
 
 Function = Callable[..., Any]
 
@@ -53,6 +56,17 @@ class Program:
         self.values = list(values)  # constants in their places, None elsewhere
         self.result = result
         self.finish = finish
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Program:
+        """For the copy of the module; functions are shared, modules among them copied."""
+        twin = Program.__new__(Program)
+        memo[id(self)] = twin
+        for name, value in self.__dict__.items():
+            setattr(twin, name, copy.deepcopy(value, memo))
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedModel(PICKLE)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inputs = self.bind(args, kwargs)

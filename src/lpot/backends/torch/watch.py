@@ -82,11 +82,22 @@ class Watch:
             where = f" near op {self._op!r}" if self._op else ""
             raise CalibrationError(
                 f"calibration batch {number} ({describe(inputs)}) failed in "
-                f"{type(self._root).__name__}{where}: {error}"
+                f"{type(self._root).__name__}{where}: {error}{self._guess(inputs)}"
             ) from error
         finally:
             self._last = None
             self._channels.forget()
+
+    def _guess(self, inputs: Inputs) -> str:
+        """Would it have run as a batch of one?"""
+        if not isinstance(inputs, tuple) or not all(isinstance(x, torch.Tensor) for x in inputs):
+            return ""
+        try:
+            with self._aside():
+                call(self._workshop.fresh(), tuple(x.unsqueeze(0) for x in inputs))
+        except CALL_ERRORS:
+            return ""
+        return " (is the batch dimension missing?)"
 
     def confirm(self, inputs: Inputs) -> None:
         """Try on a batch that was run what its norms are thought to allow."""
@@ -271,8 +282,9 @@ class Watch:
 
 
 def _is_single(module: Any, value: torch.Tensor) -> bool:
-    """A sample without a batch dimension, which float convolutions take as well."""
-    return hasattr(module, "kernel_size") and value.dim() == len(module.kernel_size) + 1
+    """A sample without a batch dimension, which float modules take as well."""
+    lead = len(module.kernel_size) if hasattr(module, "kernel_size") else 0
+    return bool(value.dim() == lead + 1)
 
 
 def _words(names: Iterable[str]) -> np.ndarray:

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.clone import Cloner
+from lpot.backends.torch.dtypes import speak
 from lpot.backends.torch.kinds import Site, find
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.recurrent import weight_names
@@ -139,7 +140,9 @@ class Workshop:
     def fresh(self, substitutes: Mapping[int, nn.Module] | None = None) -> nn.Module:
         """A new copy of the FP32 model, some of its modules replaced."""
         self._guard()
-        return self._cloner(substitutes)
+        root = self._cloner(substitutes)
+        speak(root)
+        return root
 
     def gap(self, norm: str) -> nn.Module:
         """What stands where a batch norm was; one object per place serves all trials."""
@@ -233,8 +236,9 @@ class Workshop:
         )
         with torch.no_grad():
             for name in changed:
-                if self._given is not None and self._given[name] is not shared[name]:
-                    shared[name].copy_(self._given[name])
+                given = None if self._given is None else self._given.get(name)
+                if given is not None and given is not shared[name]:
+                    shared[name].copy_(given)
         self.accept_changes()
 
 

@@ -48,6 +48,10 @@ class FusedSum:
         # back to a value read now leaves the setting right whatever other threads do meanwhile.
         self._before = torch.backends.quantized.engine
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> FusedSum:
+        """Copies share it: copying packed weights would pack them anew, for another engine."""
+        return self
+
     def __call__(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
         if not x.is_quantized:
             inlet = self.inlet

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,14 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.weights import Weights
+from lpot.core.errors import UnsupportedModel
+
+RELOAD = "load the other model from its folder, with lpot.load(folder, module=module)"
+PICKLE = (
+    "a quantized module can't be pickled (torch.save, a process that is spawned): write it with "
+    "result.model.save(folder) and read it there with lpot.load(folder, module=module); its state_dict() "
+    "holds plain tensors and can be saved"
+)
 
 # Values of the original that are copied: code may ask for `in_features` or `stride`.
 _PLAIN = (int, float, str, bool, tuple, list, type(None))
@@ -38,6 +47,45 @@ class LowModule(nn.Module):  # type: ignore[misc]
             if weights.smooth is not None:
                 self.register_buffer(f"{name}_smooth", weights.smooth)
         self.training = False
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LowModule:
+        """A module of its own that shares integers and packs, which never change."""
+        twin = type(self).__new__(type(self))
+        memo[id(self)] = twin
+        containers = {
+            name: value.copy() if type(value) in (dict, OrderedDict) else value
+            for name, value in self.__dict__.items()
+        }
+        twin.__dict__.update(containers)
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UnsupportedModel(PICKLE)
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Mapping[str, Any],
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        """Its own tensors are taken for granted; those of another model would go unnoticed by what
+        was packed from them."""
+        for name, mine in self._buffers.items():
+            given = state_dict.get(prefix + name)
+            if given is None:
+                if mine is not None:
+                    missing_keys.append(prefix + name)
+            elif mine is None or given.shape != mine.shape or not torch.equal(given, mine):
+                error_msgs.append(f"{prefix}{name} is packed and can't be exchanged: {RELOAD}")
+        names = {prefix + name for name in self._buffers}
+        if strict:
+            unexpected_keys.extend(
+                key for key in state_dict if key.startswith(prefix) and key not in names
+            )
 
     def real(self, name: str) -> torch.Tensor:
         """A weight as floats: what the integers stand for, made when somebody asks."""

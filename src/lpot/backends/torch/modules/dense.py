@@ -85,7 +85,10 @@ class LowLinear(LowModule):
         return self._run
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
-        return (self._run or self.ready())(as_inlet(input))
+        x = as_inlet(input)
+        if x.dim() == 1:  # the kernels know batched inputs only
+            return (self._run or self.ready())(x.unsqueeze(0)).squeeze(0)
+        return (self._run or self.ready())(x)
 
     @property
     def weight(self) -> torch.Tensor:

@@ -27,6 +27,13 @@ def weight_names(module: Any) -> list[tuple[str, str]]:
     ]
 
 
+class Packs(list[Any]):
+    """Packed weights that copies share: copying would pack them anew, for another engine."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Packs:
+        return self
+
+
 class LowRecurrent(LowModule):
     """nn.LSTM or nn.GRU with the same inputs and outputs, packed sequences included."""
 
@@ -37,7 +44,7 @@ class LowRecurrent(LowModule):
         self.kernel = kernel
         self.reduced = reduced
         self._is_lstm = isinstance(original, nn.LSTM)
-        self._cells = [self._cell(*pair) for pair in weight_names(self)]
+        self._cells = Packs(self._cell(*pair) for pair in weight_names(self))
 
     def _cell(self, ih: str, hh: str) -> Any:
         engine = EngineKernel(self.kernel)

@@ -1,0 +1,100 @@
+"""Models in half or double precision: computed in float32, with results in the user's dtype."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import logging
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.utils import prune
+from torch.utils import _pytree as pytree
+
+# The function of the same name hides the module.
+_WeightNorm: Any = importlib.import_module("torch.nn.utils.weight_norm").WeightNorm
+
+logger = logging.getLogger(__name__)
+
+FLOAT32 = "float32"
+_MARK = "_lpot_dtype"  # on the root of a model whose user computes in another dtype
+
+
+def copied(module: nn.Module) -> nn.Module:
+    """A deep copy. Tensors that were computed (old-style weight_norm keeps one before the first
+    run) are copied as plain ones, which deepcopy refuses to do."""
+    computed = {
+        id(value): value.detach().clone()
+        for part in module.modules()
+        for value in part.__dict__.values()
+        if isinstance(value, torch.Tensor) and not value.is_leaf
+    }
+    return copy.deepcopy(module, computed)
+
+
+def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
+    """Our own copy in float32 and eval mode, weights settled; it remembers the user's dtype."""
+    settle(module)
+    own = dtype or _own_dtype(module)
+    if own != FLOAT32 and dtype is None:
+        logger.warning(
+            "the model is in %s: a float32 copy is the baseline and the start of every trial; "
+            "results are given in %s",
+            own,
+            own,
+        )
+    module = module.float().eval()
+    if own != FLOAT32:
+        setattr(module, _MARK, own)
+    return module
+
+
+def _own_dtype(module: nn.Module) -> str:
+    """The one dtype of all float parameters, float32 where they differ."""
+    found = {tensor.dtype for tensor in module.parameters() if tensor.is_floating_point()}
+    return str(found.pop()).removeprefix("torch.") if len(found) == 1 else FLOAT32
+
+
+def dtype_of(module: nn.Module) -> str:
+    return str(getattr(module, _MARK, FLOAT32))
+
+
+def settle(module: nn.Module) -> None:
+    """Weights that hooks make anew at each call (old-style weight_norm, pruning) become plain."""
+    for part in module.modules():
+        for hook in list(part._forward_pre_hooks.values()):
+            if isinstance(hook, _WeightNorm):
+                torch.nn.utils.remove_weight_norm(part, hook.name)
+            elif isinstance(hook, prune.BasePruningMethod):
+                prune.remove(part, hook._tensor_name)
+
+
+def speak(root: nn.Module) -> None:
+    """Let a model take and give tensors of its user's dtype."""
+    name = dtype_of(root)
+    if name == FLOAT32:
+        return
+    root.register_forward_pre_hook(_widen, with_kwargs=True)
+    root.register_forward_hook(_Narrow(getattr(torch, name)))
+
+
+def _widen(module: nn.Module, args: Any, kwargs: Any) -> Any:
+    return pytree.tree_map_only(torch.Tensor, _float, (args, kwargs))
+
+
+def _float(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float() if tensor.is_floating_point() else tensor
+
+
+class _Narrow:
+    """A hook that gives outputs in the user's dtype."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        self.dtype = dtype
+
+    def __call__(self, module: nn.Module, args: Any, output: Any) -> Any:
+        def change(tensor: torch.Tensor) -> torch.Tensor:
+            return tensor.to(self.dtype) if tensor.dtype == torch.float32 else tensor
+
+        return pytree.tree_map_only(torch.Tensor, change, output)
