@@ -15,8 +15,8 @@ from lpot.core.errors import UnsupportedModel
 RELOAD = "load the other model from its folder, with lpot.load(folder, module=module)"
 PICKLE = (
     "a quantized module can't be pickled (torch.save, a process that is spawned): write it with "
-    "result.model.save(folder) and read it there with lpot.load(folder, module=module); its state_dict() "
-    "holds plain tensors and can be saved"
+    "result.model.save(folder) and read it there with lpot.load(folder, module=module); its "
+    "state_dict() holds plain tensors and can be saved"
 )
 
 # Values of the original that are copied: code may ask for `in_features` or `stride`.
