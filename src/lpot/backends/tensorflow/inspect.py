@@ -15,6 +15,7 @@ from lpot.backends.tensorflow.abilities import (
 from lpot.backends.tensorflow.affine import COMPUTE
 from lpot.backends.tensorflow.match import FOLLOWERS
 from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.passes.merge_twins import twins_of
 from lpot.core.backend import Approach, Target
 from lpot.core.errors import ConfigError
 from lpot.core.recipe import OpKey
@@ -54,11 +55,10 @@ def _reason(model: TensorflowModel, name: str) -> str:
             return "folded into its neighbour before anything else"
         return NO_KERNEL[op]
     if op in COMPUTE or op in FOLLOWERS:
-        return (
-            "not needed for the outputs"
-            if name not in model.prepared.net.nodes
-            else "not a float32 op"
-        )
+        if name in model.prepared.net.nodes:
+            return "not a float32 op"
+        twin = twins_of(model.net).get(name)
+        return "not needed for the outputs" if twin is None else f"computed once, as {twin}"
     return ""
 
 

@@ -26,6 +26,7 @@ from lpot.backends.tensorflow.passes.fold_constants import fold_constants
 from lpot.backends.tensorflow.passes.hoist_bias import hoist_bias
 from lpot.backends.tensorflow.passes.lower_contractions import lower_contractions
 from lpot.backends.tensorflow.passes.lower_products import lower_products
+from lpot.backends.tensorflow.passes.merge_twins import merge_twins
 from lpot.backends.tensorflow.passes.push_batchnorm import push_batchnorm
 from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
@@ -40,6 +41,7 @@ PASSES = (
     drop_controls,
     remove_identities,
     fold_constants,
+    merge_twins,
     remove_identities,  # constants show which transpositions change nothing
     lower_products,
     lower_contractions,
@@ -51,6 +53,7 @@ PASSES = (
     hoist_bias,
     fold_affine,
     push_batchnorm,
+    merge_twins,  # what folding has made equal
     equalize_layers,
 )
 
