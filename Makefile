@@ -110,6 +110,6 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 $(MXNET)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(MXNET)
 	$(MXNET)/bin/python -m pip install --quiet --disable-pip-version-check \
-		mxnet==1.9.1 "numpy<1.24" pydantic ruamel.yaml rich click pytest hypothesis
+		mxnet==1.9.1 "numpy<1.24" pydantic ruamel.yaml rich click jinja2 pytest hypothesis
 	$(MXNET)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@

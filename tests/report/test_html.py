@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from html.parser import HTMLParser
+from typing import Any
 
 import numpy as np
 
@@ -162,7 +164,7 @@ def test_what_to_do_next_follows_from_the_verdict() -> None:
     blind = replace(REPORT, result={**RESULT, "met": None, "accuracy": None})
     assert "Provide an eval function or a metric" in page(blind)
     cut_off = replace(REPORT, state="stopped")
-    assert "to resume from the finished trials that are done" in page(cut_off)
+    assert "to resume from the finished trials" in page(cut_off)
 
 
 def test_the_search_draws_bar_latency_and_front() -> None:
@@ -217,3 +219,64 @@ def test_rows_say_why_an_op_is_fp32_or_slow() -> None:
     assert rows[1].harm == 1e9
     text = page(replace(REPORT, ops=rows, profile="ops take less"))
     assert "time µs" in text and "ops take less." in text
+
+
+HOSTILE = (
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    '"><meta http-equiv="refresh" content="0;url=http://a">',
+    "' onload='alert(1)' x='",
+    "</style><base href=//a>",
+    "{{ 7 * 7 }}{% raw %}",
+)
+
+
+def test_no_text_of_a_foreign_report_becomes_a_tag() -> None:
+    """Each text in report.json, one after the other, turned into something hostile."""
+    nodes = (GraphNode("a", "Conv"), GraphNode("b", "Relu", ("a",)))
+    row = TrialRow(1, "failed", None, False, 1, 0.1, error="it failed")
+    whole = replace(
+        REPORT,
+        trials=(*REPORT.trials, row),
+        tensors=(CONTRAST,),
+        graphs={"fp32": nodes, "best": nodes},
+        profile="half of the time",
+        config="a: 1",
+        environment={"CPU": "x"},
+    ).to_json()
+    usual = [(tag, sorted(names)) for tag, names in tags(page(Report.from_json(whole)))]
+    places = list(_texts(whole))
+    assert len(places) > 30
+    for path in places:
+        for text in HOSTILE:
+            raw = json.loads(json.dumps(whole))
+            _put(raw, path, text)
+            try:
+                shown = page(Report.from_json(raw))
+            except (ValueError, KeyError):
+                continue
+            found = [(tag, sorted(names)) for tag, names in tags(shown)]
+            extra = [item for item in found if item not in usual]
+            assert extra == [], (path, text, extra)
+            assert [t for t, _ in found].count("script") == [t for t, _ in usual].count("script")
+            assert [t for t, _ in found].count("meta") == [t for t, _ in usual].count("meta")
+
+
+def _texts(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(value, str):
+        yield path
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    for key, item in pairs:
+        yield from _texts(item, (*path, key))
+
+
+def _put(value: Any, path: tuple[Any, ...], text: str) -> None:
+    for key in path[:-1]:
+        value = value[key]
+    value[path[-1]] = text

@@ -36,7 +36,8 @@ def checked(
 ) -> Value:
     """`raw` as a `kind` (a dataclass, usually). What it does not know is left out."""
     try:
-        found: Value = _adapter(kind).validate_python(raw)
+        # As JSON, where a list may be a tuple and nothing else is taken for what it is not.
+        found: Value = _adapter(kind).validate_json(json.dumps(raw), strict=True)
         return found
     except ValidationError as failure:
         first = failure.errors(include_url=False, include_input=False)[0]

@@ -76,6 +76,7 @@ class Report:
     state: State = "finished"
     tensors: tuple[Contrast, ...] = ()  # of the worst ops, FP32 against the best model
     graphs: Mapping[str, tuple[GraphNode, ...]] = field(default_factory=dict)  # fp32, best
+    journal: int | None = None  # bytes of the history that it was made from
     format: int = FORMAT
 
     def __post_init__(self) -> None:

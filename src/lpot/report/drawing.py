@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
+
+from markupsafe import Markup
 
 from lpot.core.report import GraphNode
+from lpot.report.markup import element
 from lpot.report.svg import svg
 
 ROW, WIDE, HIGH, GAP = 40, 118, 22, 10
@@ -15,7 +17,7 @@ LONGEST = 17  # characters in a box
 REACH = 3  # neighbours that decide a node's place
 
 
-def graph_plot(nodes: Sequence[GraphNode], low: frozenset[str], title: str) -> str:
+def graph_plot(nodes: Sequence[GraphNode], low: frozenset[str], title: str) -> Markup:
     """`low` names the ops that run in low precision."""
     layers = _layers(nodes)
     width = max(len(layer) for layer in layers) * (WIDE + GAP) + GAP
@@ -31,12 +33,12 @@ def graph_plot(nodes: Sequence[GraphNode], low: frozenset[str], title: str) -> s
         for source in node.reads
         if source in places
     )
-    body = [f'<path class="wire" d="{lines}"/>']
+    body = [element("path", class_="wire", d=lines)]
     body += [_box(node, places[node.name], node.name in low) for node in nodes]
     return svg(body, len(layers) * ROW + 8, title, width)
 
 
-def _box(node: GraphNode, place: tuple[float, float], low: bool) -> str:
+def _box(node: GraphNode, place: tuple[float, float], low: bool) -> Markup:
     x, y = place
     style = "input" if node.kind == "input" else "low" if low else "plain"
     text = node.kind if node.kind != "input" else node.name
@@ -44,11 +46,12 @@ def _box(node: GraphNode, place: tuple[float, float], low: bool) -> str:
         style, text = "edge", "Q" if node.kind in QUANTIZERS else "DQ"
     wide = 34 if style == "edge" else WIDE
     shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
-    return (
-        f'<g class="{style}"><rect x="{x - wide / 2:.0f}" y="{y:.0f}" width="{wide}" '
-        f'height="{HIGH}" rx="4"><title>{escape(f"{node.name} ({node.kind})")}</title></rect>'
-        f'<text x="{x:.0f}" y="{y + 15:.0f}">{escape(shown)}</text></g>'
+    told = element("title", f"{node.name} ({node.kind})")
+    rect = element(
+        "rect", told, x=f"{x - wide / 2:.0f}", y=f"{y:.0f}", width=wide, height=HIGH, rx=4
     )
+    text_at = element("text", shown, x=f"{x:.0f}", y=f"{y + 15:.0f}")
+    return element("g", rect, text_at, class_=style)
 
 
 def _layers(nodes: Sequence[GraphNode]) -> list[list[GraphNode]]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from html import escape
 from typing import Any
+
+from markupsafe import Markup
 
 from lpot.core.report import OpRow
 
@@ -14,32 +15,29 @@ MOST = 15_000  # rows in the page; report.json has all of them
 LONGEST_NAME, LONGEST_REASON = 160, 240  # characters
 
 
-def op_table(ops: Sequence[OpRow]) -> str:
+def op_table(ops: Sequence[OpRow]) -> dict[str, Any] | None:
     """Sortable and filterable by page.js, which draws as many rows as are looked at."""
     if not ops:
-        return "<p>No ops yet.</p>"
+        return None
     columns = _columns(ops)
     kept = list(ops) if len(ops) <= SHOWN else sorted(ops, key=_badness)[:MOST]
     rows = [[cell(op) for _, _, cell in columns] for op in kept]
-    head = "".join(
-        f'<th scope="col"{_of(kind)}><button type="button">{escape(name)}</button></th>'
-        for name, kind, _ in columns
-    )
-    body = "".join(_row(columns, row) for row in rows[:SHOWN])
+    kinds = [kind for _, kind, _ in columns]
     data = {"columns": [[name, kind] for name, kind, _ in columns], **_packed(columns, rows)}
-    left = len(ops) - len(kept)
-    note = f'<p class="hint">{left} more ops are in report.json.</p>' if left else ""
-    return (
-        f'<p class="filters"><input id="filter" placeholder="filter ops" aria-label="filter ops">'
-        f"{_choice('kind', (op.kind for op in kept))}"
-        f"{_choice('precision', (op.precision for op in kept))}"
-        f'<span id="shown" class="hint">{len(rows[:SHOWN])} of {len(rows)}</span></p>'
-        f'<div class="wide"><table id="ops"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-        f'<p><button type="button" id="more" hidden>show more</button></p>{note}'
-        '<p class="hint">SQNR: power of the FP32 output over that of the error; 200 dB: equal.</p>'
-        f'<script type="application/json" id="op-data">{as_script(data)}</script>'
-    )
+    return {
+        "columns": [(name, kind) for name, kind, _ in columns],
+        "shown": [
+            [(_shown(value), kind) for value, kind in zip(row, kinds, strict=True)]
+            for row in rows[:SHOWN]
+        ],
+        "count": len(rows),
+        "left": len(ops) - len(kept),
+        "choices": [
+            (name, sorted({_cut(getattr(op, name), LONGEST_NAME) for op in kept}))
+            for name in ("kind", "precision")
+        ],
+        "data": Markup(as_script(data)),
+    }
 
 
 def as_script(value: Any) -> str:
@@ -100,26 +98,7 @@ def _cut(text: str, most: int) -> str:
     return clean if len(clean) <= most else f"{clean[:half]}…{clean[-half:]}"
 
 
-def _of(kind: str) -> str:
-    return ' class="n"' if kind == "number" else ""
-
-
-def _row(columns: Sequence[tuple[str, str, Any]], row: Sequence[Any]) -> str:
-    cells = "".join(
-        f"<td{_of(kind)}>{'' if value is None else escape(_shown(value))}</td>"
-        for (_, kind, _), value in zip(columns, row, strict=True)
-    )
-    return f"<tr>{cells}</tr>"
-
-
 def _shown(value: Any) -> str:
+    if value is None:
+        return ""
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _choice(name: str, values: Any) -> str:
-    words = sorted(set(values))
-    options = "".join(f"<option>{escape(_cut(word, LONGEST_NAME))}</option>" for word in words)
-    return (
-        f'<select data-column="{name}" aria-label="{name}"><option value="">every {name}</option>'
-        f"{options}</select>"
-    )

@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
+
+from markupsafe import Markup
+
+from lpot.report.markup import element, joined
 
 WIDTH = 620
 LEFT, RIGHT, TOP, BOTTOM = 64, 18, 16, 40
@@ -51,6 +54,8 @@ class Scale:
         [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
         """
         span = self.high - self.low
+        if not 0 < span < math.inf:
+            return []
         rough = 10 ** math.floor(math.log10(span / TICKS))
         steps = [rough * factor for factor in (1, 2, 5, 10)]
         step = next((s for s in steps if span / s <= TICKS + 1), steps[-1])
@@ -61,14 +66,14 @@ class Scale:
 
 def search_plot(
     points: Sequence[Point], levels: Sequence[tuple[str, float, str]], title: str, unit: str = ""
-) -> str:
+) -> Markup:
     """Values by trial in their order; `levels` are (label, value, class) lines across."""
     height = 240
     floor = height - BOTTOM
     known = [point.value for point in points if point.value is not None]
     known += [value for _, value, _ in levels]
     if not known:
-        return ""
+        return Markup()
     up = Scale.around(known, floor - 6, TOP)
     step = (WIDTH - LEFT - RIGHT) / max(len(points), 1)
     places = [LEFT + (index + 0.5) * step for index in range(len(points))]
@@ -79,14 +84,14 @@ def search_plot(
         for x, point in zip(places, points, strict=True)
         if point.value is not None
     )
-    body.append(f'<polyline class="line" points="{line}"/>')
+    body.append(element("polyline", class_="line", points=line))
     every = -(-len(points) // MOST_LABELS) or 1
     for index, (x, point) in enumerate(zip(places, points, strict=True)):
         y = floor if point.value is None else up(point.value)
         body.append(_mark(x, y, point))
         if index % every == 0:
-            body.append(f'<text class="tick" x="{x:.1f}" y="{floor + 17}">{point.number}</text>')
-    body.append(f'<text class="tick" x="{WIDTH / 2}" y="{height - 6}">trial</text>')
+            body.append(_text("tick", x, floor + 17, point.number))
+    body.append(_text("tick", WIDTH / 2, height - 6, "trial"))
     return svg(body, height, f"{title} by trial")
 
 
@@ -95,7 +100,7 @@ def pareto_plot(
     front: Sequence[int],
     levels: Sequence[tuple[str, float, str]],
     start: tuple[float, float] | None,
-) -> str:
+) -> Markup:
     """Accuracy over latency in milliseconds; `start` is FP32, `front` the trials nobody beats."""
     height = 300
     floor = height - BOTTOM
@@ -103,28 +108,23 @@ def pareto_plot(
     values = [point.value for _, point in points if point.value is not None]
     values += [value for _, value, _ in levels] + ([] if start is None else [start[1]])
     if not across_values or not values:
-        return ""
+        return Markup()
     up = Scale.around(values, floor - 6, TOP)
     across = Scale.around(across_values, LEFT, WIDTH - RIGHT)
     body = _grid(up, "accuracy", "", floor)
-    for tick in across.ticks:
-        body.append(f'<text class="tick" x="{across(tick):.1f}" y="{floor + 17}">{tick:g}</text>')
-    body.append(
-        f'<text class="tick" x="{WIDTH / 2}" y="{height - 6}">latency of a batch, ms</text>'
-    )
+    body += [_text("tick", across(tick), floor + 17, f"{tick:g}") for tick in across.ticks]
+    body.append(_text("tick", WIDTH / 2, height - 6, "latency of a batch, ms"))
     # FP32 has a name of its own: the bar's stays on the other side of the line.
     body += _levels(up, levels, above=_is_below(start, levels))
     best = sorted((x, p.value) for x, p in points if p.number in front and p.value is not None)
     line = " ".join(f"{across(x):.1f},{up(y):.1f}" for x, y in best)
-    body.append(f'<polyline class="front" points="{line}"/>')
+    body.append(element("polyline", class_="front", points=line))
     body += [_mark(across(x), up(p.value), p) for x, p in points if p.value is not None]
     if start is not None:
         x, y = across(start[0]), up(start[1])
-        body.append(
-            f'<rect class="fp32" x="{x - 5:.1f}" y="{y - 5:.1f}" width="10" height="10">'
-            f"<title>FP32: {start[1]:.6g}, {start[0]:.4g} ms</title></rect>"
-            f'<text class="level" x="{x - 9:.1f}" y="{y + 4:.1f}">FP32</text>'
-        )
+        told = element("title", f"FP32: {start[1]:.6g}, {start[0]:.4g} ms")
+        body.append(_box(told, "fp32", (x - 5, y - 5), (10, 10)))
+        body.append(_text("level", x - 9, y + 4, "FP32"))
     return svg(body, height, "accuracy over latency")
 
 
@@ -132,21 +132,19 @@ def _is_below(start: tuple[float, float] | None, levels: Sequence[tuple[str, flo
     return start is not None and any(start[1] < value for _, value, _ in levels)
 
 
-def bars_plot(rows: Sequence[tuple[str, float, str]], title: str) -> str:
+def bars_plot(rows: Sequence[tuple[str, float, str]], title: str) -> Markup:
     """Horizontal bars: (name, value, class), the longest first; each with its value."""
     length_of = _lengths([value for _, value, _ in rows])
     step, room = 22, WIDTH - 350
-    body = []
+    body: list[Markup] = []
     for index, (name, value, style) in enumerate(rows):
         y = 8 + index * step
         length = max(2.0, length_of(value) * room)
         shown = name if len(name) <= 36 else f"…{name[-35:]}"
-        body.append(
-            f'<text class="label" x="262" y="{y + 13}">{escape(shown)}</text>'
-            f'<rect class="{style}" x="270" y="{y}" width="{length:.1f}" height="16" rx="2">'
-            f"<title>{escape(name)}: {value:.3g}</title></rect>"
-            f'<text class="value" x="{276 + length:.1f}" y="{y + 13}">{value:.2g}</text>'
-        )
+        told = element("title", f"{name}: {value:.3g}")
+        body.append(_text("label", 262, y + 13, shown))
+        body.append(_box(told, style, (270, y), (length, 16), rx=2))
+        body.append(_text("value", 276 + length, y + 13, f"{value:.2g}"))
     return svg(body, 16 + step * len(rows), title)
 
 
@@ -163,7 +161,7 @@ def _lengths(values: Sequence[float]) -> Callable[[float], float]:
 
 def histogram_plot(
     edges: tuple[float, float], exact: Sequence[int], low: Sequence[int], title: str
-) -> str:
+) -> Markup:
     """Two histograms over one axis, with a logarithmic height: tails are what matters here."""
     width, height = 340, 130
     floor, left = height - 22, 8
@@ -181,58 +179,73 @@ def histogram_plot(
     )
     steps = "".join(f"V{floor - rise(c):.1f}h{step:.2f}" for c in low)
     body = [
-        f'<path class="exact" d="{bars}"/>',
-        f'<path class="rounded" d="M{left} {floor}{steps}V{floor}"/>',
-        f'<text class="value" x="{left}" y="{height - 6}">{edges[0]:.3g}</text>',
-        f'<text class="level" x="{width - left}" y="{height - 6}">{edges[1]:.3g}</text>',
+        element("path", class_="exact", d=bars),
+        element("path", class_="rounded", d=f"M{left} {floor}{steps}V{floor}"),
+        _text("value", left, height - 6, f"{edges[0]:.3g}"),
+        _text("level", width - left, height - 6, f"{edges[1]:.3g}"),
     ]
     return svg(body, height, title, width)
 
 
-def _grid(up: Scale, title: str, unit: str, floor: float) -> list[str]:
+def _grid(up: Scale, title: str, unit: str, floor: float) -> list[Markup]:
     body = []
     for tick in up.ticks:
         y = up(tick)
-        body.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="label" x="{LEFT - 6}" y="{y + 4:.1f}">{tick:.6g}</text>'
-        )
-    label = escape(f"{title}, {unit}" if unit else title)
+        body.append(_line("grid", y))
+        body.append(_text("label", LEFT - 6, y + 4, f"{tick:.6g}"))
+    label = f"{title}, {unit}" if unit else title
     middle = (TOP + floor) / 2
-    body.append(
-        f'<text class="tick" transform="rotate(-90 12 {middle})" x="12" y="{middle}">{label}</text>'
-    )
+    turn = f"rotate(-90 12 {middle})"
+    body.append(element("text", label, class_="tick", transform=turn, x=12, y=middle))
     return body
 
 
-def _levels(up: Scale, levels: Sequence[tuple[str, float, str]], above: bool = True) -> list[str]:
+def _levels(
+    up: Scale, levels: Sequence[tuple[str, float, str]], above: bool = True
+) -> list[Markup]:
     """Lines across with their names, which keep clear of each other."""
     ordered = sorted(levels, key=lambda level: -level[1])
     body = []
     for index, (label, value, style) in enumerate(ordered):
         y = up(value)
         text = y - 5 if index == 0 and above else y + 14
-        body.append(
-            f'<line class="{style}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
-            f'<text class="level" x="{WIDTH - RIGHT - 2}" y="{text:.1f}">{escape(label)}</text>'
-        )
+        body.append(_line(style, y))
+        body.append(_text("level", WIDTH - RIGHT - 2, text, label))
     return body
 
 
-def _mark(x: float, y: float, point: Point) -> str:
+def _mark(x: float, y: float, point: Point) -> Markup:
     """Shapes differ as well as colours: filled, hollow, crossed."""
     if point.style == "none":
-        return ""
+        return Markup()
     told = "failed" if point.value is None else f"{point.value:.6g}"
-    title = f"<title>{escape(f'trial {point.number}: {told} {point.remark}'.strip())}</title>"
+    title = element("title", f"trial {point.number}: {told} {point.remark}".strip())
     if point.style == "failed":
         d = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
-        return f'<path class="failed" d="{d}">{title}</path>'
-    return f'<circle class="{point.style}" cx="{x:.1f}" cy="{y:.1f}" r="5">{title}</circle>'
+        return element("path", title, class_="failed", d=d)
+    return element("circle", title, class_=point.style, cx=f"{x:.1f}", cy=f"{y:.1f}", r=5)
 
 
-def svg(body: Sequence[str], height: float, title: str, width: float = WIDTH) -> str:
-    return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(title)}">'
-        f"{''.join(body)}</svg>"
-    )
+def _text(style: str, x: float, y: float, text: object) -> Markup:
+    return element("text", text, class_=style, x=f"{x:.1f}", y=f"{y:.1f}")
+
+
+def _line(style: str, y: float) -> Markup:
+    height = f"{y:.1f}"
+    return element("line", class_=style, x1=LEFT, x2=WIDTH - RIGHT, y1=height, y2=height)
+
+
+def _box(
+    title: Markup,
+    style: str,
+    place: tuple[float, float],
+    size: tuple[float, float],
+    rx: int | None = None,
+) -> Markup:
+    x, y, width, height = (f"{number:.1f}" for number in (*place, *size))
+    return element("rect", title, class_=style, x=x, y=y, width=width, height=height, rx=rx)
+
+
+def svg(body: Sequence[Markup], height: float, title: str, width: float = WIDTH) -> Markup:
+    box = f"0 0 {width:g} {height:g}"
+    return element("svg", joined(*body), viewBox=box, role="img", aria_label=title)

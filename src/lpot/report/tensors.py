@@ -10,6 +10,7 @@ from rich.table import Table
 from lpot.core.tensors import LOUDEST, Contrast
 from lpot.report import words
 from lpot.report.html import document, figure
+from lpot.report.markup import render
 from lpot.report.table import listing
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -56,12 +57,9 @@ def sparkline(counts: Sequence[int], width: int = 16) -> str:
 
 def tensor_page(name: str, found: Sequence[Contrast]) -> str:
     """Histograms of every op, the worst first."""
-    legend = '<span class="key exact"></span>FP32 <span class="key rounded"></span>tuned'
-    figures = "".join(map(figure, found[:MOST]))
-    left = len(found) - MOST
-    more = f'<p class="hint">{left} more are not shown.</p>' if left > 0 else ""
-    body = (
-        f'<p class="hint">Outputs and weights, worst first; logarithmic heights. {legend}'
-        f'</p><div class="figures">{figures or "<p>No op to compare.</p>"}</div>{more}'
+    body = render(
+        "page.tensors.html",
+        figures=[figure(item) for item in found[:MOST]],
+        left=len(found) - MOST,
     )
     return document(f"{words.one_line(name)}: FP32 vs. low precision", body)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from html import escape
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lpot.core.report import Report
-from lpot.core.versus import Figure, Versus
+from lpot.core.versus import Figure, OpChange, Versus
 from lpot.report import words
 from lpot.report.html import document, search
+from lpot.report.markup import render
 from lpot.report.table import listing
 
 SHOWN_OPS = 2000  # in the page; --json has all of them
@@ -19,34 +19,40 @@ SHOWN_OPS = 2000  # in the page; --json has all of them
 def versus_page(found: Versus, names: tuple[str, str]) -> str:
     """One page for both. `names` are what the user calls them."""
     first, second = map(words.one_line, names)
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in ("", first, second))
-    rows = "".join(map(_row, found.figures))
-    parts = [
-        _notes(found.notes),
-        f'<div class="wide"><table class="facts both"><thead><tr>{head}</tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>",
-        "<section><h2>The searches</h2>",
-        f'<div class="sides">{_side(first, found.first)}{_side(second, found.second)}</div>'
-        "</section>",
-        f"<section><h2>Ops that differ</h2>{_ops(found, first, second)}</section>",
-        f"<section><h2>What else differs</h2>{_environment(found, first, second)}</section>",
-    ]
-    return document(f"{first} vs. {second}", "".join(parts))
+    body = render(
+        "page.versus.html",
+        notes=found.notes,
+        first=first,
+        second=second,
+        figures=[_row(figure) for figure in found.figures],
+        searches=(search(found.first), search(found.second)),
+        ops=[_op(op) for op in found.ops[:SHOWN_OPS]],
+        left=len(found.ops) - SHOWN_OPS,
+        differing=found.differing,
+    )
+    return document(f"{first} vs. {second}", body)
 
 
-def _notes(notes: tuple[str, ...]) -> str:
-    if not notes:
-        return ""
-    items = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f'<div class="verdict missed">{items}</div>'
-
-
-def _row(figure: Figure) -> str:
+def _row(figure: Figure) -> tuple[str, list[tuple[str, str]]]:
     cells = []
     for value, side in ((figure.first, "first"), (figure.second, "second")):
         style = "" if not figure.better else "better" if figure.better == side else "worse"
-        cells.append(f'<td class="{style}">{escape(shown(value))}</td>')
-    return f'<tr><th scope="row">{escape(figure.name)}</th>{"".join(cells)}</tr>'
+        cells.append((shown(value), style))
+    return figure.name, cells
+
+
+def _op(op: OpChange) -> dict[str, Any]:
+    return {
+        "name": words.one_line(op.name),
+        "kind": words.one_line(op.kind),
+        "first": op.first,
+        "second": op.second,
+        "decibels": [_decibels(op.first_sqnr), _decibels(op.second_sqnr)],
+    }
+
+
+def _decibels(value: float | None) -> tuple[str, str | None]:
+    return ("", None) if value is None else (f"{value:.1f}", f"{value:.4g}")
 
 
 def shown(value: float | str | None) -> str:
@@ -59,47 +65,6 @@ def shown(value: float | str | None) -> str:
     if isinstance(value, int):
         return f"{value:,}".replace(",", " ")
     return f"{value:.6g}" if isinstance(value, float) else value
-
-
-def _side(name: str, report: Report) -> str:
-    return f"<div><h3>{escape(name)}</h3>{search(report)}</div>"
-
-
-def _ops(found: Versus, first: str, second: str) -> str:
-    if not found.ops:
-        return "<p>None: all ops are the same.</p>"
-    head = ("op", "kind", first, second, "SQNR dB", "SQNR dB")
-    cells = "".join(
-        f'<th scope="col"><button type="button">{escape(text)}</button></th>' for text in head
-    )
-    rows = "".join(
-        f"<tr><td>{escape(words.one_line(op.name))}</td><td>{escape(words.one_line(op.kind))}</td>"
-        f"<td>{escape(op.first)}</td><td>{escape(op.second)}</td>"
-        f"{_decibels(op.first_sqnr)}{_decibels(op.second_sqnr)}</tr>"
-        for op in found.ops[:SHOWN_OPS]
-    )
-    left = len(found.ops) - SHOWN_OPS
-    more = f'<p class="hint">and {left} more</p>' if left > 0 else ""
-    table = f"<thead><tr>{cells}</tr></thead><tbody>{rows}</tbody>"
-    return f'<div class="wide"><table class="sortable plain">{table}</table></div>{more}'
-
-
-def _decibels(value: float | None) -> str:
-    if value is None:
-        return '<td class="n"></td>'
-    return f'<td class="n" data-v="{value:.4g}">{value:.1f}</td>'
-
-
-def _environment(found: Versus, first: str, second: str) -> str:
-    if not found.differing:
-        return "<p>Nothing.</p>"
-    head = "".join(f'<th scope="col">{escape(text)}</th>' for text in ("", first, second))
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(one)}</td><td>{escape(other)}</td>'
-        "</tr>"
-        for name, one, other in found.differing
-    )
-    return f'<table class="facts both"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
 def versus_summary(found: Versus, names: tuple[str, str], most: int) -> RenderableType:

@@ -85,16 +85,21 @@ def test_a_history_of_an_older_version_has_no_goal(tmp_path: Path) -> None:
 def test_an_older_report_gives_way_to_a_newer_history(tmp_path: Path) -> None:
     folder = journal(tmp_path, 0.895)
     done = Report("digits", "onnx", {"met": True, "accuracy": 0.7}, None, (), ())
-    (folder / "report.json").write_text(json.dumps(done.to_json()))
-    os.utime(folder / "report.json", (1, 1))
+    size = (folder / "history.jsonl").stat().st_size
+    # Whatever the clocks say: a report dated ahead must not hide newer trials.
+    for when in (0, 2_000_000_000):
+        (folder / "report.json").write_text(json.dumps({**done.to_json(), "journal": size - 9}))
+        os.utime(folder / "report.json", (when, when))
+        assert read_report(folder).result["accuracy"] == 0.895
+        (folder / "report.json").write_text(json.dumps({**done.to_json(), "journal": size}))
+        os.utime(folder / "report.json", (when, when))
+        assert read_report(folder).result["accuracy"] == 0.7
+    (folder / "report.json").write_text(json.dumps(done.to_json()))  # of an older version
     assert read_report(folder).result["accuracy"] == 0.895
-    os.utime(folder / "history.jsonl", (0, 0))
-    assert read_report(folder).result["accuracy"] == 0.7
 
 
 def test_a_damaged_report_gives_way_to_the_history(tmp_path: Path) -> None:
     folder = journal(tmp_path, 0.895)
-    os.utime(folder / "history.jsonl", (0, 0))
     for text in ("", "{", "[]", '{"name": 1}', "[" * 100_000):
         (folder / "report.json").write_text(text)
         assert read_report(folder).result["accuracy"] == 0.895

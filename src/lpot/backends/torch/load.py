@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import importlib
-import json
 import logging
 import os
 from pathlib import Path
@@ -16,6 +15,7 @@ from torch import nn
 from lpot.backends.torch.dtypes import copied, private
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.workshop import Workshop
+from lpot.core.checked import read_json
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, did_you_mean
 
 logger = logging.getLogger(__name__)
@@ -133,7 +133,7 @@ def empty_module(path: Path) -> nn.Module:
         transformers = importlib.import_module("transformers")
     except ImportError as error:
         raise BackendUnavailable("pytorch", "transformers", str(error)) from error
-    raw = json.loads((path / "config.json").read_text("utf-8"))
+    raw = read_json(path / "config.json", "save the model again", UnsupportedModel)
     names = raw.get("architectures") or [] if isinstance(raw, dict) else []
     cls = getattr(transformers, str(names[0]), None) if names else None
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.benchmark import Settings
 from lpot.core.card import read_card
+from lpot.core.checked import read_json
 from lpot.core.errors import ConfigError
 from lpot.core.model import Model
 from lpot.core.progress import Listener
@@ -165,13 +165,12 @@ def deployed(place: str | Path) -> Deployed | None:
     if config.name != DEPLOY or not config.is_file():
         return None
     result = config.with_name("result.json")
-    try:
-        name = json.loads(result.read_text("utf-8"))["model"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{config}: the tuning's {result.name} can't be read ({error}); name the model as well"
-        ) from error
-    if not name:
+    advice = "tune again in that workspace, or name the model as well"
+    raw = read_json(result, advice, ConfigError)
+    name = raw.get("model", "") if isinstance(raw, dict) else ""
+    if name is None:
         raise ConfigError(f"{config}: the tuning could not write its model; name one as well")
-    model = config.with_name(name)
-    return Deployed(config, model)
+    # The file may be anybody's: its model lies beside it and nowhere else.
+    if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
+        raise ConfigError(f"{result}: damaged, it names no model beside it: {advice}")
+    return Deployed(config, config.with_name(name))

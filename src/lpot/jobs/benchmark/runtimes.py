@@ -15,6 +15,7 @@ import numpy as np
 from lpot.backends import detect
 from lpot.core.batch import Inputs
 from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.checked import read_json
 from lpot.core.errors import HistoryError, LpotError, UnsupportedModel
 from lpot.core.feed import settle, synthetic
 from lpot.core.history import History
@@ -128,10 +129,10 @@ def tuned_again(fp32: Any, workspace: str | Path) -> Model:
     For frameworks whose saved INT8 ops no other runtime has: what is built can still be exported.
     """
     place = Workspace(Path(workspace))
-    try:
-        recipe = json.loads(place.result.read_text("utf-8"))["recipe"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise HistoryError(f"{place.result}: no result of a finished tuning ({error})") from error
+    raw = read_json(place.result, "tune in that workspace first")
+    recipe = raw.get("recipe") if isinstance(raw, dict) else None
+    if recipe is None:
+        raise HistoryError(f"{place.result}: no result of a finished tuning: tune there first")
     for trial in History.read(place.history).trials:
         if json.loads(json.dumps(trial.recipe.to_json())) == recipe:
             return recover(fp32, place.history, trial.number)

@@ -7,7 +7,6 @@ import json
 import logging
 import secrets
 import threading
-from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from lpot.core.errors import ConfigError, HistoryError, LpotError
 from lpot.core.report import Report
 from lpot.jobs.report.read import read_report, stamp
 from lpot.report.html import document, page
+from lpot.report.markup import render
 
 logger = logging.getLogger(__name__)
 
@@ -77,10 +77,7 @@ def _live(report: Report) -> str:
 
 
 def _waiting(text: str) -> str:
-    body = (
-        f'<div class="verdict"><p class="first">Nothing to show yet.</p><p>{escape(text)}</p>'
-        "<p>This page looks again every two seconds.</p></div>"
-    )
+    body = render("page.waiting.html", text=text)
     return document("waiting for a tuning", body, live=True)
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 from dataclasses import replace
 from pathlib import Path
 
-from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.checked import checked, read_json
+from lpot.core.draft import is_alive
+from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.preference import recorded, recorded_goal
-from lpot.core.report import FORMAT, Report, State, planned_rows, trial_row
-from lpot.jobs.report.write import DATA
+from lpot.core.report import FORMAT, Report, State, finite, planned_rows, trial_row
+from lpot.jobs.report.shape import Shape
+from lpot.jobs.report.write import DATA, journal_size
 
 logger = logging.getLogger(__name__)
 
+ADVICE = "delete it, and the report is made from the history beside it; or tune again"
 NEAR = 5  # workspaces named when the one given has nothing
 
 
@@ -27,17 +30,18 @@ def read_report(workspace: str | Path) -> Report:
     if path.is_file():
         return _of_history(path) if path.suffix == ".jsonl" else _of_file(path)
     data, history = path / DATA, path / NAME
-    if data.is_file() and not _is_newer(history, data):
+    if data.is_file():
         try:
-            return _of_file(data)
+            report = _of_file(data)
         except HistoryError:
             if not history.is_file():
                 raise
             logger.warning("%s can't be used: the report is made from %s", data, history)
+        else:
+            if not _has_more(history, report):
+                return report
     if history.is_file():
         return _of_history(history)
-    if data.is_file():
-        return _of_file(data)
     raise HistoryError(
         f"{path}: no report here: a tuning leaves {DATA} and {NAME} in its workspace{_near(path)}"
     )
@@ -56,22 +60,26 @@ def stamp(workspace: Path) -> tuple[int, ...]:
     return (*found, int(_is_alive(workspace)), int(workspace.is_dir()))
 
 
-def _is_newer(history: Path, data: Path) -> bool:
-    """Has a later run gone on in this workspace since the report was written?"""
-    try:
-        return history.stat().st_mtime_ns > data.stat().st_mtime_ns
-    except OSError:
+def _has_more(history: Path, report: Report) -> bool:
+    """Has a run gone on in this workspace since the report was written?"""
+    size = journal_size(history)
+    if size is None:
+        return False
+    if report.journal is not None:
+        return size != report.journal
+    try:  # of an older version
+        return len(History.read(history).trials) > len(report.trials)
+    except HistoryError:
         return False
 
 
 def _of_file(path: Path) -> Report:
+    raw = read_json(path, ADVICE)
+    shape = checked(Shape, finite(raw), path, ADVICE)
     try:
-        raw = json.loads(path.read_text("utf-8"))
-        report = Report.from_json(raw)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise HistoryError(f"{path}: not a report of lpot, or damaged ({error})") from error
-    except OSError as error:
-        raise WorkspaceError(f"{path}: can't be read ({error.strerror})") from error
+        report = Report.from_json({**raw, "result": {**raw["result"], **shape.result.known()}})
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise HistoryError(f"{path}: damaged ({error!r}): {ADVICE}") from error
     if report.format > FORMAT:
         logger.warning("%s was written by a newer lpot: what it adds is not shown", path)
     return report
@@ -120,13 +128,9 @@ def _of_history(path: Path) -> Report:
 def _is_alive(workspace: Path) -> bool:
     """Is the process that tuned here last still there? The lock itself is left alone."""
     try:
-        number = int(json.loads((workspace / "lock").read_text("utf-8"))["pid"])
-        os.kill(number, 0)
-    except PermissionError:  # of another user, but there
-        return True
-    except (OSError, ValueError, KeyError, TypeError, OverflowError):
+        return is_alive(int(json.loads((workspace / "lock").read_text("utf-8"))["pid"]))
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
-    return number > 0
 
 
 def _near(folder: Path) -> str:

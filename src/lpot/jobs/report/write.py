@@ -6,6 +6,7 @@ import io
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ruamel.yaml import YAML
@@ -68,7 +69,16 @@ def make_report(job: Job, result: Result) -> Report:
         higher_is_better=job.goal.higher_is_better,
         tensors=tuple(outputs[:SHOWN_RANGES]),
         graphs=_graphs(job, result),
+        journal=journal_size(job.workspace.history),
     )
+
+
+def journal_size(history: Path) -> int | None:
+    """What tells whether trials were made since: clocks go wrong, a journal only grows."""
+    try:
+        return history.stat().st_size
+    except OSError:
+        return None
 
 
 def write_report(job: Job, result: Result) -> Report:
