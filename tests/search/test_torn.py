@@ -50,11 +50,19 @@ def test_what_can_be_mended_needs_no_fp32(name: str, seed: int, tmp_path: Path) 
 @pytest.mark.parametrize("strategy", ["auto", "basic"])
 def test_the_guilty_are_named(name: str, strategy: str, seed: int, tmp_path: Path) -> None:
     torn = ALL_GUILTY[name](seed)
-    result = search(torn, tmp_path, strategy=strategy)
+    config = {"tuning": {"strategy": {"name": strategy, "settle": True}}}
+    result = search(torn, tmp_path, config=config)
     assert result.met and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))
     assert set(result.float_ops) <= torn.guilty
     # Where all in INT8 already holds the bar nobody is to blame.
     assert set(result.float_ops) & torn.guilty or result.evaluations == 2
+
+
+@pytest.mark.parametrize("strategy", ["basic", "mse", "tpe", "random", "exhaustive"])
+def test_without_time_the_first_success_is_the_last_trial(strategy: str, tmp_path: Path) -> None:
+    result = search(ALL_GUILTY["two stubborn"](0), tmp_path, strategy=strategy)
+    assert [trial.met for trial in result.trials].index(True) == len(result.trials) - 1
+    assert result.stopped == "the bar is met"
 
 
 @pytest.mark.parametrize("strategy", ["mse", "mse_v2"])

@@ -8,6 +8,7 @@ from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Strategy, StrategyContext
 from lpot.core.trial import Score, State, Trial
+from lpot.strategy import as_policy
 
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
 KL = OpConfig(TensorConfig("uint8", "asym", algorithm="kl"), TensorConfig("int8", "sym"))
@@ -20,6 +21,9 @@ def op(number: int, kind: str = "Conv") -> OpKey:
 
 def space(count: int, *options: OpConfig, samples: tuple[int, ...] = (0,)) -> TuningSpace:
     return TuningSpace({op(i): options or (INT8, FP32) for i in range(count)}, samples)
+
+
+SETTLE = {"settle": True}
 
 
 def needs(guilty: set[int]) -> Callable[[Recipe], bool]:
@@ -67,8 +71,8 @@ def trials(
         ]
         seen += fed
         # As the loop does: a strategy that does not settle is stopped at its first success.
-        settles = getattr(strategy, "settles", False)
-        if any(t.met for t in fed) and not settles and not knowledge.budget:
+        goes_on = knowledge.budget or as_policy(strategy).goes_on(knowledge.options.get("settle"))
+        if any(t.met for t in fed) and not goes_on:
             break
         try:
             batch = proposals.send(fed)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 from lpot.core.errors import ConfigError
@@ -20,7 +22,7 @@ from lpot.strategy.mixed_precision import auto_mixed_precision
 from lpot.strategy.mse import mse
 from lpot.strategy.mse_v2 import mse_v2
 from lpot.strategy.random import random
-from strategy.stage import BF16, INT8, KL, best, drive, harm, needs, op, space, trials
+from strategy.stage import BF16, INT8, KL, SETTLE, best, drive, harm, needs, op, space, trials
 
 
 def bound(count: int) -> int:
@@ -133,7 +135,7 @@ class TestAuto:
     def test_without_a_budget_what_looks_guilty_is_not_tried_again(self) -> None:
         passes = needs({0, 1})
         ranking = {op(0): 0.6, op(1): 0.5, op(2): 1e-4, op(3): 1e-5, op(4): 1e-5}
-        by_basic = drive(basic, space(5), passes, ranking=lambda: ranking)
+        by_basic = drive(basic, space(5), passes, ranking=lambda: ranking, options=SETTLE)
         assert drive(auto, space(5), passes, ranking=lambda: ranking) == by_basic
 
     def test_with_a_budget_it_returns_one_by_one(self) -> None:
@@ -156,15 +158,26 @@ class TestAuto:
 
     def test_with_a_budget_losers_go_back(self) -> None:
         gains = {op(0): -1.0, op(1): 1.0, op(2): 1.0}
-        seen = drive(auto, space(3), lambda r: True, gains=lambda: gains, budget=True)
+        seen = drive(auto, space(3), lambda r: True, gains=lambda: gains, budget=True, latency=1.0)
         assert [recipe.float_ops for recipe in seen] == [(), (op(0),)]
+
+    def test_losers_of_a_model_too_small_to_be_timed_stay(self) -> None:
+        gains = {op(0): -1.0, op(1): 1.0, op(2): 1.0}
+        seen = drive(auto, space(3), lambda r: True, gains=lambda: gains, budget=True, latency=1e-3)
+        assert [recipe.float_ops for recipe in seen] == [()]
 
     def test_ops_with_most_time_to_gain_return_first(self) -> None:
         ranking = {op(i): 1.0 for i in range(4)} | {op(i): 1e-6 for i in range(4, 16)}
         gains = {op(i): 10.0 if i == 2 else 1.0 for i in range(16)}
         passes = needs({0, 1, 3})
         seen = drive(
-            auto, space(16), passes, ranking=lambda: ranking, gains=lambda: gains, budget=True
+            auto,
+            space(16),
+            passes,
+            ranking=lambda: ranking,
+            gains=lambda: gains,
+            budget=True,
+            latency=1.0,
         )
         assert best(seen, passes) == {"op00", "op01", "op03"}
 
@@ -172,7 +185,118 @@ class TestAuto:
         where = space(2, INT8, KL, FP32)
         aim = Objectives(("accuracy",))
         seen = drive(auto, where, lambda r: True, objectives=aim, budget=True)
-        assert seen[1:] == [Recipe({op(0): KL, op(1): KL})]
+        # Then the most harmful ops in float, up to half of them.
+        assert seen[1:] == [Recipe({op(0): KL, op(1): KL}), Recipe({op(0): FP32, op(1): INT8})]
+
+
+class TestTimeout:
+    """`timeout: 0` ends a search at its first success, unless it was asked to settle."""
+
+    PASSES = staticmethod(needs({0, 1}))
+    RANKING = staticmethod(lambda: {op(i): 0.02 / (i + 1) for i in range(16)})
+
+    def held(self, name: str, **options: object) -> list[bool]:
+        where = space(16, INT8, BF16, FP32) if "mixed" in name else space(16)
+
+        def passes(recipe: Recipe) -> bool:
+            return all(recipe.ops[op(i)] == FP32 for i in (0, 1))
+
+        return [
+            trial.met
+            for trial in trials(
+                get_strategy(name),
+                where,
+                passes,
+                40,
+                None,
+                ranking=self.RANKING,
+                options=options,
+                curvature=self.RANKING,
+            )
+        ]
+
+    @pytest.mark.parametrize("name", sorted({*STRATEGIES} - {"auto", "mse_v2", "conservative"}))
+    def test_the_first_success_is_the_last_trial(self, name: str) -> None:
+        pytest.importorskip("optuna" if name in PACKAGES else "numpy")
+        if name in ("mse", "hawq_v2"):
+            pytest.skip("offers its trials as one batch, of which the loop stops")
+        assert self.held(name).index(True) == len(self.held(name)) - 1
+
+    def test_asked_to_settle_it_goes_on(self) -> None:
+        first, settled = self.held("basic"), self.held("basic", settle=True)
+        assert settled[: len(first)] == first and len(settled) > len(first)
+
+    def test_auto_may_be_asked_not_to(self) -> None:
+        assert self.held("auto", settle=False).count(True) == 1 < self.held("auto").count(True)
+
+
+class TestBudget:
+    """Time that is left is used, by expected improvement."""
+
+    @staticmethod
+    def landscape(seed: int, count: int) -> tuple[dict[OpKey, float], Callable[[Recipe], bool]]:
+        """A few samples decide: noise may push them either way, so that less is not always more."""
+        rng = np.random.default_rng(seed)
+        harm = np.sort(10 ** rng.uniform(-5.5, -3.5, count))[::-1].copy()
+        harm[0] = 0.9
+        shift = 100 * harm + 200 * np.sqrt(harm) * rng.standard_normal(count)
+
+        def passes(recipe: Recipe) -> bool:
+            low = [not recipe.ops[op(i)].is_float for i in range(count)]
+            return bool(shift @ low < 1.0)
+
+        return {op(i): float(value) for i, value in enumerate(harm)}, passes
+
+    @pytest.mark.parametrize("name", ["auto", "basic"])
+    def test_fewer_ops_stay_in_float_than_by_bisection(self, name: str) -> None:
+        kept: dict[bool, list[int]] = {False: [], True: []}
+        for seed in range(12):
+            harm, passes = self.landscape(seed, 7)
+            for budget in kept:
+                seen = drive(
+                    get_strategy(name), space(7), passes, ranking=lambda h=harm: h, budget=budget
+                )
+                assert len(seen) <= 11
+                held = [len(recipe.float_ops) for recipe in seen if passes(recipe)]
+                kept[budget].append(min(held, default=7))
+        assert all(new <= old for new, old in zip(kept[True], kept[False], strict=True))
+        assert sum(kept[True]) < 0.8 * sum(kept[False])
+
+    def test_same_seed_same_recipes(self) -> None:
+        harm, passes = self.landscape(3, 20)
+        one, two = (
+            drive(auto, space(20), passes, ranking=lambda: harm, budget=True) for _ in range(2)
+        )
+        assert one == two and len(one) > 3
+
+    @pytest.mark.parametrize("word", ["performance", "modelsize", "accuracy"])
+    def test_the_objective_counts_with_basic_too(self, word: str) -> None:
+        where = space(8, INT8, KL, FP32)
+        aim = Objectives((word,))  # type: ignore[arg-type]
+        given = {"ranking": harm(8, {0, 3}), "objectives": aim}
+        by_basic, by_auto = (
+            drive(get_strategy(name), where, needs({0}), budget=True, **given)
+            for name in ("basic", "auto")
+        )
+        assert by_basic == by_auto
+        assert len(by_basic) > len(drive(basic, where, needs({0}), **given))
+
+
+@pytest.mark.parametrize("name", ["bayesian", "tpe", "random", "exhaustive"])
+@pytest.mark.parametrize("guilty", [{0}, {3, 7}, {1, 2, 11}, {15}])
+def test_none_is_worse_than_basic_at_equal_trials(name: str, guilty: set[int]) -> None:
+    pytest.importorskip("optuna" if name in PACKAGES else "numpy")
+    where, given = space(16, INT8, KL, FP32), {"ranking": harm(16, guilty), "options": SETTLE}
+    by_basic = drive(basic, where, needs(guilty), **given)
+    seen = drive(get_strategy(name), where, needs(guilty), len(by_basic) + 3, **given)
+    assert seen[: len(by_basic)] == by_basic
+    assert len({recipe.digest for recipe in seen}) == len(seen)
+
+
+def test_draws_follow_the_ranking() -> None:
+    seen = drive(random, space(8), lambda recipe: False, 60, ranking=harm(8, {2, 5}))
+    times = {key: sum(key in recipe.float_ops for recipe in seen) for key in space(8).choices}
+    assert min(times[op(2)], times[op(5)]) > max(times[op(6)], times[op(7)])
 
 
 class TestMse:
@@ -207,6 +331,14 @@ class TestMseV2:
         assert asked == [0, 1, 2]
         assert [len(recipe.float_ops) for recipe in seen] == [0, 1, 2, 3, 2, 1]
         assert best(seen, passes) == {"op01"}
+
+    def test_one_that_is_needed_keeps_no_other_in_float(self) -> None:
+        def rest(recipe: Recipe) -> dict[OpKey, float]:
+            order = [op(2), op(0), op(3), op(1), op(4)]
+            return {key: float(order.index(key)) for key in recipe.low_ops}
+
+        passes = needs({1, 3})  # op03 is asked to return first, and misses
+        assert best(drive(mse_v2, space(5), passes, rest=rest), passes) == {"op01", "op03"}
 
     def test_by_the_plain_ranking_where_nothing_else_is_known(self) -> None:
         seen = drive(mse_v2, space(6), needs({4}), ranking=harm(6, {4}))
@@ -281,8 +413,11 @@ class TestExhaustive:
         assert len({recipe.digest for recipe in seen}) == len(seen) == (3**3 - 1) * 2
 
     def test_most_wanted_first(self) -> None:
+        by_basic = drive(basic, space(3), lambda recipe: False)
         seen = drive(exhaustive, space(3), lambda recipe: False)
-        assert [len(recipe.float_ops) for recipe in seen] == [0, 1, 1, 1, 2, 2, 2]
+        assert seen[: len(by_basic)] == by_basic
+        rest = [len(recipe.float_ops) for recipe in seen[len(by_basic) :]]
+        assert rest == sorted(rest) and len(seen) == 7
 
 
 @pytest.mark.parametrize("name", [name for name in STRATEGIES if name not in PACKAGES])
@@ -312,7 +447,7 @@ def test_the_fp32_model_itself_is_no_answer(name: str) -> None:
 
 def test_losers_that_are_all_of_it_stay() -> None:
     gains = {op(i): -1.0 for i in range(3)}
-    seen = drive(auto, space(3), lambda recipe: True, gains=lambda: gains, budget=True)
+    seen = drive(auto, space(3), lambda recipe: True, gains=lambda: gains, budget=True, latency=1.0)
     assert seen == [space(3).default()]
 
 

@@ -66,7 +66,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 @click.option(
     "--timeout",
     metavar="SECONDS",
-    help="Time budget; 0 stops at the first model that meets the bar.",
+    help="Time budget; 0 stops at the first model that meets the bar, unless the strategy settles.",
 )
 @click.option(
     "--sampling-size",

@@ -73,6 +73,12 @@ class Strategy(Section):
         description="Name of the strategy. `strategy: basic` is short for `strategy: "
         "{name: basic}`.",
     )
+    settle: Flag | None = Field(
+        default=None,
+        description="With `timeout: 0`, go on after the first model that meets the bar until the "
+        "strategy ends by itself. If omitted: true for `auto`, `mse_v2`, `conservative` and "
+        "`quant_level: auto`, which consist in going on; false for the others.",
+    )
     sigopt_api_token: Text | None = Field(
         default=None, repr=False, description="Token of the SigOpt service; never stored."
     )
@@ -230,7 +236,8 @@ class ExitPolicy(Section):
 
     timeout: Annotated[Number, Field(ge=0)] = Field(
         default=0.0,
-        description="Time budget in seconds. 0 stops at the first model that meets the bar.",
+        description="Time budget in seconds. 0 stops at the first model that meets the bar, unless "
+        "`strategy.settle` says to go on.",
     )
     max_trials: Positive = Field(
         default=100, description="Maximum number of models to try, including those of earlier runs."

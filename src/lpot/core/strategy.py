@@ -56,7 +56,7 @@ def _no_bound(space: TuningSpace, budget: bool) -> None:
 class Policy:
     """A strategy with what must be known of it before it runs. It is called as the strategy is.
 
-    `settles`: it ends by itself soon after its first success, so the loop lets it.
+    `settles`: it consists in going on after its first success, and ends by itself.
     `needs`: a method that not every backend has.
     `check`: refuses a space in which there is nothing for it to do, before anything is evaluated.
     """
@@ -69,6 +69,14 @@ class Policy:
 
     def __call__(self, space: TuningSpace, context: StrategyContext) -> Proposals:
         return self.propose(space, context)
+
+    def goes_on(self, asked: bool | None) -> bool:
+        """Does it go on after its first success although no time was given for that?
+
+        The one rule: `timeout: 0` ends a search at the first recipe that holds the bar, unless the
+        strategy is asked to settle, by `strategy.settle` or by the name of one that consists in it.
+        """
+        return self.settles if asked is None else asked
 
 
 def policy(

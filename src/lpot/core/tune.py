@@ -68,7 +68,7 @@ class Task(Bench):
 
     space: TuningSpace
     strategy: Strategy
-    settles: bool = False  # the strategy ends by itself soon after its first success
+    settles: bool = False  # the strategy may go on after its first success, and ends by itself
     history: History
     watch: Watch
     objectives: Objectives = field(default_factory=Objectives)

@@ -13,8 +13,10 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.strategy.order import is_fp32
+from lpot.strategy.prior import draw_config, float_chances, ranked_first
 
 SAMPLES = "samples"  # the parameter that chooses among numbers of calibration samples
+STARTUP = 10  # trials before the sampler has something to go by
 WORST = -100.0  # a score that can't get worse: far from the bar all trials are equally bad
 REPEATS = 200  # known recipes drawn in a row after which there is nothing new to find
 
@@ -32,25 +34,30 @@ def import_optuna(strategy: str) -> Any:
 
 
 def search(space: TuningSpace, context: StrategyContext, optuna: Any, sampler: Any) -> Proposals:
-    """One dimension per op, float among its choices; everything at its most wanted first.
+    """One dimension per op, float among its choices.
 
-    Where the sampler repeats itself, a recipe that is new is drawn in its place.
+    What `basic` tries comes first, then draws by the ranking: from these the sampler learns. Where
+    it repeats itself, a recipe that is new is drawn in its place.
     """
+    begun = yield from ranked_first(space, context)
     with _quiet(optuna):
         study = optuna.create_study(direction="maximize", sampler=sampler)
-    dimensions = _dimensions(space, optuna)
-    draw = Random(context.seed)
-    known: set[str] = set()
-    study.enqueue_trial(dict.fromkeys(dimensions, 0))
+    desk = _Desk(space, context, optuna)
+    known = {trial.recipe.digest for trial in begun}
+    for trial in begun:
+        desk.tell(study, trial)
+    drawn = max(0, STARTUP - len(begun))
     while True:
-        asked = study.ask(dimensions)
-        if not _is_new(space, asked.params, known):
-            study.tell(asked, state=optuna.trial.TrialState.FAIL)  # no evaluation, so no value
-            params = _unknown(space, dimensions, draw, known)
+        asked = None if drawn > 0 else study.ask(desk.dimensions)
+        drawn -= 1
+        if asked is None or not desk.is_new(asked.params, known):
+            if asked is not None:  # no evaluation, so no value
+                study.tell(asked, state=optuna.trial.TrialState.FAIL)
+            params = desk.unknown(known)
             if params is None:
                 return
             study.enqueue_trial(params)
-            asked = study.ask(dimensions)
+            asked = study.ask(desk.dimensions)
         (trial,) = yield [_recipe(space, asked.params)]
         known.add(trial.recipe.digest)
         if trial.accuracy is None:
@@ -59,20 +66,47 @@ def search(space: TuningSpace, context: StrategyContext, optuna: Any, sampler: A
             study.tell(asked, value(trial, context))
 
 
-def _unknown(
-    space: TuningSpace, dimensions: Mapping[str, Any], draw: Random, known: set[str]
-) -> dict[str, int] | None:
-    """A draw that gives a new recipe; None when many did not."""
-    for _ in range(REPEATS):
-        params = {name: draw.choice(choices.choices) for name, choices in dimensions.items()}
-        if _is_new(space, params, known):
-            return params
-    return None
+class _Desk:
+    """Recipes as Optuna's parameters, and draws of them."""
 
+    def __init__(self, space: TuningSpace, context: StrategyContext, optuna: Any) -> None:
+        self.space = space
+        self.context = context
+        self.optuna = optuna
+        self.dimensions = _dimensions(space, optuna)
+        self.random = Random(context.seed)
+        self.chances = float_chances(space, context)
 
-def _is_new(space: TuningSpace, params: Mapping[str, int], known: set[str]) -> bool:
-    recipe = _recipe(space, params)
-    return recipe.digest not in known and not is_fp32(space, recipe)
+    def tell(self, study: Any, trial: Trial) -> None:
+        """A trial that was made without the sampler's asking."""
+        if trial.accuracy is None:
+            return
+        params: dict[str, int] = {}
+        for name, key in _names(self.space).items():
+            params[name] = self.space.choices[key].index(trial.recipe.ops[key])
+        if SAMPLES in self.dimensions:
+            params[SAMPLES] = self.space.samples.index(trial.recipe.samples)
+        create = self.optuna.trial.create_trial
+        score = value(trial, self.context)
+        study.add_trial(create(params=params, distributions=self.dimensions, value=score))
+
+    def unknown(self, known: set[str]) -> dict[str, int] | None:
+        """A draw that gives a new recipe; None when many did not."""
+        for _ in range(REPEATS):
+            params = {
+                name: options.index(draw_config(key, options, self.chances, self.random))
+                for name, key in _names(self.space).items()
+                if (options := self.space.choices[key])
+            }
+            if SAMPLES in self.dimensions:
+                params[SAMPLES] = self.random.randrange(len(self.space.samples))
+            if self.is_new(params, known):
+                return params
+        return None
+
+    def is_new(self, params: Mapping[str, int], known: set[str]) -> bool:
+        recipe = _recipe(self.space, params)
+        return recipe.digest not in known and not is_fp32(self.space, recipe)
 
 
 def value(trial: Trial, context: StrategyContext) -> float:
@@ -93,23 +127,29 @@ def value(trial: Trial, context: StrategyContext) -> float:
     return max(-accuracy * beyond, WORST) - latency * floats
 
 
+def _names(space: TuningSpace) -> dict[str, OpKey]:
+    """The parameters that choose among the configs of an op."""
+    return {
+        f"{number}": key
+        for number, (key, options) in enumerate(space.choices.items())
+        if key not in space.followers and len(options) > 1
+    }
+
+
 def _dimensions(space: TuningSpace, optuna: Any) -> dict[str, Any]:
-    found = {}
-    for number, (key, options) in enumerate(space.choices.items()):
-        if key not in space.followers and len(options) > 1:
-            found[f"{number}"] = optuna.distributions.CategoricalDistribution(range(len(options)))
+    choose = optuna.distributions.CategoricalDistribution
+    found = {name: choose(range(len(space.choices[key]))) for name, key in _names(space).items()}
     if len(space.samples) > 1:
-        sizes = range(len(space.samples))
-        found[SAMPLES] = optuna.distributions.CategoricalDistribution(sizes)
+        found[SAMPLES] = choose(range(len(space.samples)))
     return found
 
 
 def _recipe(space: TuningSpace, params: Mapping[str, int]) -> Recipe:
     start = space.default()
-    changes: dict[OpKey, Any] = {}
-    for number, (key, options) in enumerate(space.choices.items()):
-        if f"{number}" in params:
-            changes[key] = options[params[f"{number}"]]
+    names = _names(space)
+    changes = {
+        names[name]: space.choices[names[name]][at] for name, at in params.items() if name in names
+    }
     ops = {**start.ops, **changes}
     return Recipe(ops, space.samples[params.get(SAMPLES, 0)], start.repairs)
 

@@ -1,4 +1,4 @@
-"""`basic`, and then on to the best model by the objective: what went back is returned to INT8."""
+"""The fewest ops in float, and then on to the best model by the objective."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
-from lpot.strategy.bracket import steps_for
-from lpot.strategy.fewest import Found, fewest_float, most_of_fewest
-from lpot.strategy.order import is_fp32, weight
+from lpot.strategy.belief import FEW
+from lpot.strategy.fewest import Found, all_low, fewest_float, most_of_fewest
+from lpot.strategy.improve import improve, is_timed
+from lpot.strategy.order import able, fallback_order, is_fp32, weight
+from lpot.strategy.regain import returned
 
 LEAST_HARM = 1e-12  # so that a gain can be divided by it
-WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 
 
 def most(space: TuningSpace, budget: bool) -> int | None:
@@ -27,39 +28,47 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
 
     Without a budget of time it spends no more evaluations than `basic` may: what that leaves of its
     bound goes into returning ops whose harm is below what has missed the bar. With a budget it goes
-    on: ops one by one, then those that do not pay go back; for accuracy, other ranges are tried. A
-    model that is no faster than FP32 has its ops that do not pay put back in any case.
+    on (`improve`), then those that do not pay go back; for accuracy, other ranges are tried, and
+    the most harmful ops in float. A model that is no faster than FP32 has its ops that do not pay
+    put back in any case.
     """
-    found = yield from fewest_float(space, context)
-    if found.best is None:
+    for_accuracy = context.objectives.words == ("accuracy",)
+    goes_on = context.budget and not for_accuracy
+    # Of few ops all sets can be weighed: the search needs no cut of the ranking to begin with.
+    if goes_on and len(able(space)) <= FEW:
+        found = yield from all_low(space, context)
+    else:
+        found = yield from fewest_float(space, context, second_look=not goes_on)
+    best: Trial | None = found.best
+    if for_accuracy:
+        if context.budget and best is not None:
+            yield from _nearer_to_fp32(space, context, best.recipe)
         return
-    if context.objectives.words == ("accuracy",):
-        if context.budget:
-            yield from _other_ranges(space, found.best.recipe)
-        return
-    best = found.best
-    if found.back:
-        best = yield from _return_many(space, context, found)
-    if context.budget:
-        best = yield from _return_singly(space, context, replace(found, best=best))
-    if context.budget or _is_slow(context, best):
+    if goes_on and (best is None or found.back):
+        best = yield from improve(space, context, found)
+    elif best is not None and found.back:
+        best = yield from _return_many(context, found, best)
+    if best is not None and is_timed(context) and (context.budget or _is_slow(context, best)):
         yield from _leave_losers(space, context, best)
 
 
 def _is_slow(context: StrategyContext, best: Trial) -> bool:
     """Did a quick look at the clock show no gain at all?"""
-    before, after = context.latency, None if best.score is None else best.score.latency
-    return before is not None and after is not None and WORTH_A_LOOK < before <= after
+    after = None if best.score is None else best.score.latency
+    return after is not None and context.latency is not None and context.latency <= after
 
 
 def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
     """The ops that may return, those with most time gained per harm first."""
-    candidates = [key for key in found.back if key not in found.needed]
+    harm = context.ranking()
+    candidates = [
+        key
+        for key in found.back
+        if key not in found.needed and weight(harm, key) < found.unbearable
+    ]
     if not candidates:
         return []
-    gains, harm = context.gains(), context.ranking()
-    if not context.budget:
-        candidates = [key for key in candidates if weight(harm, key) < found.unbearable]
+    gains = context.gains()
     known = max(gains.values(), default=1.0)
     return sorted(
         candidates,
@@ -67,17 +76,14 @@ def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
     )
 
 
-def _return_many(space: TuningSpace, context: StrategyContext, found: Found) -> Steps[Trial]:
+def _return_many(context: StrategyContext, found: Found, best: Trial) -> Steps[Trial]:
     """The longest prefix of those that may return with which the bar still holds, by bisection."""
-    best = found.best
-    assert best is not None
     keys = _returning(context, found)
-    low, high = 0, len(keys)
-    steps = steps_for(high + 1) if context.budget else found.steps
+    low, high, steps = 0, len(keys), found.steps
     # All at once first: where one op alone was to blame, that is the answer.
     middle = high
     while low < high and steps > 0:
-        (trial,) = yield [_returned(found, best.recipe, keys[:middle])]
+        (trial,) = yield [returned(found.start, best.recipe, keys[:middle])]
         best = trial if trial.met else best
         low, high = (middle, high) if trial.met else (low, middle - 1)
         middle = (low + high + 1) // 2
@@ -85,32 +91,20 @@ def _return_many(space: TuningSpace, context: StrategyContext, found: Found) -> 
     return best
 
 
-def _return_singly(space: TuningSpace, context: StrategyContext, found: Found) -> Steps[Trial]:
-    best = found.best
-    assert best is not None
-    for key in _returning(context, found):
-        (trial,) = yield [_returned(found, best.recipe, [key])]
-        best = trial if trial.met else best
-    return best
-
-
-def _returned(found: Found, recipe: Recipe, keys: list[OpKey]) -> Recipe:
-    return recipe.replace({key: found.start.ops[key] for key in keys})
-
-
 def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> Steps[None]:
     """Ops that are slower in low precision than in float go back, all together."""
+    if "performance" not in context.objectives.words:
+        return
     gains = context.gains()
     losers = [key for key in best.recipe.low_ops if gains.get(key, 0.0) < 0.0]
     recipe = space.with_float(best.recipe, losers)
-    if is_fp32(space, recipe) or recipe == best.recipe:
-        return
-    if "performance" in context.objectives.words:
+    if not is_fp32(space, recipe) and recipe != best.recipe:
         yield [recipe]
 
 
-def _other_ranges(space: TuningSpace, recipe: Recipe) -> Steps[None]:
-    """The same precisions with each other algorithm for the range of activations."""
+def _nearer_to_fp32(space: TuningSpace, context: StrategyContext, recipe: Recipe) -> Steps[None]:
+    """Each other algorithm for the ranges; then the most harmful ops in float, twice as many each
+    time, up to half of those that are in low precision."""
     algorithms = dict.fromkeys(
         option.activation.algorithm
         for options in space.choices.values()
@@ -118,6 +112,11 @@ def _other_ranges(space: TuningSpace, recipe: Recipe) -> Steps[None]:
         if not option.is_float and option.activation.algorithm is not None
     )
     variants = [_with_algorithm(space, recipe, word) for word in algorithms]
+    order = [key for key in fallback_order(space, context.ranking()) if key in recipe.low_ops]
+    count = 1
+    while count <= len(order) // 2:
+        variants.append(space.with_float(recipe, order[:count]))
+        count *= 2
     yield [variant for variant in dict.fromkeys(variants) if variant != recipe]
 
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
-from lpot.strategy.fewest import fewest_float, most_of_fewest
+from lpot.strategy.auto import auto, most
+from lpot.strategy.fewest import fewest_float
 
 
-@policy(settles=True, most=most_of_fewest)
+@policy(most=most)
 def basic(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """Bisect the ranking by harm: about log2(ops) evaluations instead of one per op."""
-    yield from fewest_float(space, context)
+    """Bisect the ranking by harm: about log2(ops) evaluations instead of one per op.
+
+    With time to spend it goes on, as `auto` does, to the best model by the objective.
+    """
+    yield from (auto if context.budget else fewest_float)(space, context)

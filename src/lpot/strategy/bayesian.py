@@ -8,11 +8,10 @@ from typing import Any
 
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
-from lpot.strategy.ask_tell import import_optuna, search
+from lpot.strategy.ask_tell import STARTUP, import_optuna, search
 
 logger = logging.getLogger(__name__)
 
-STARTUP = 10  # draws before the process has something to go by
 PACKAGES = ("torch", "scipy")  # what Optuna's Gaussian process is made of
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import combinations, product
 
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
-from lpot.strategy.order import is_fp32
+from lpot.strategy.order import is_fp32, weight
+from lpot.strategy.prior import ranked_first
 
 
 def most(space: TuningSpace, budget: bool) -> int:
@@ -20,15 +22,28 @@ def most(space: TuningSpace, budget: bool) -> int:
 
 @policy(most=most)
 def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """By the number of ops that leave their most wanted config: none, one, two … Never a repeat."""
-    base = space.default()
+    """What `basic` tries; then by the number of ops that leave their most wanted config.
+
+    None, one, two …, the most harmful ops first, and float before other ranges. Never a repeat.
+    """
+    begun = yield from ranked_first(space, context)
+    seen = {trial.recipe.digest for trial in begun}
+    for recipe in _all(space, context):
+        if recipe.digest not in seen and not is_fp32(space, recipe):
+            yield [recipe]
+
+
+def _all(space: TuningSpace, context: StrategyContext) -> Iterator[Recipe]:
+    base, harm = space.default(), context.ranking()
     leaders = [key for key in space.choices if key not in space.followers]
-    others = {key: space.choices[key][1:] for key in leaders}
+    leaders.sort(key=lambda key: -weight(harm, key))
+    others = {
+        key: sorted(space.choices[key][1:], key=lambda option: not option.is_float)
+        for key in leaders
+    }
     for count in range(len(leaders) + 1):
         for keys in combinations([key for key in leaders if others[key]], count):
             for configs in product(*(others[key] for key in keys)):
                 ops = {**base.ops, **dict(zip(keys, configs, strict=True))}
                 for samples in space.samples:
-                    recipe = Recipe(ops, samples, base.repairs)
-                    if not is_fp32(space, recipe):
-                        yield [recipe]
+                    yield Recipe(ops, samples, base.repairs)

@@ -23,6 +23,7 @@ class Found:
     needed: tuple[OpKey, ...] = ()
     unbearable: float = math.inf  # the least noise with which the bar was missed
     steps: int = 0  # evaluations of the bound that were not used
+    trials: tuple[Trial, ...] = ()  # those that the ranking was cut by
 
     @property
     def back(self) -> tuple[OpKey, ...]:
@@ -32,17 +33,29 @@ class Found:
         return tuple(key for key in self.order if self.best.recipe.ops[key].is_float)
 
 
-def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
+def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
+    """Everything low, and the order in which ops would go back."""
+    first = yield from default_first(space, context)
+    if first.met:
+        return Found(first.recipe, best=first)
+    order = fallback_order(space, context.ranking())
+    return Found(first.recipe, tuple(order), trials=(first,))
+
+
+def fewest_float(
+    space: TuningSpace, context: StrategyContext, second_look: bool = True
+) -> Steps[Found]:
     """Everything low; then the shortest prefix of the ops by harm that holds the bar.
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
     assumption that more float never hurts. All of them back is the FP32 model itself, whose score
     is known: it is tried only where some ops may not go back. Where nothing but that would hold the
-    bar the ranking was wrong, and a second look is taken.
+    bar the ranking was wrong, and a second look may be taken.
     """
     first = yield from default_first(space, context)
     if first.met:
         return Found(first.recipe, best=first, steps=steps_for(len(able(space))))
+    trials = [first]
     harm = context.ranking()
     order = fallback_order(space, harm)
     answers = _answers(space, order)
@@ -53,6 +66,7 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
     while bracket.is_open:
         k = bracket.cut(threshold)
         (trial,) = yield [space.with_float(first.recipe, order[:k])]
+        trials.append(trial)
         bracket.learn(k, trial.met)
         best = trial if trial.met else best
         unbearable = unbearable if trial.met else min(unbearable, bracket.noise[k])
@@ -61,12 +75,12 @@ def fewest_float(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
         (trial,) = yield [space.with_float(first.recipe, order)]
         bracket.learn(len(order), trial.met)
         best = trial if trial.met else None
-    elif best is None and bracket.low == len(order) > 1:
+    elif best is None and bracket.low == len(order) > 1 and second_look:
         best = yield from _second_look(space, context, first, order)
         return Found(first.recipe, tuple(order), best, tuple(order[-1:]), unbearable)
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
-    return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps)
+    return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps, tuple(trials))
 
 
 def most_of_fewest(space: TuningSpace, budget: bool) -> int:

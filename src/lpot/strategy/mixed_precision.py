@@ -28,7 +28,7 @@ def check(space: TuningSpace) -> None:
         )
 
 
-@policy(settles=True, most=most_of_fewest, check=check)
+@policy(most=most_of_fewest, check=check)
 def auto_mixed_precision(space: TuningSpace, context: StrategyContext) -> Proposals:
     """`basic` on the 16-bit and 32-bit floats of the space; no integers."""
     check(space)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
-from lpot.core.trial import Trial
+from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.fewest import default_first
 from lpot.strategy.order import able, fallback_order, is_fp32, weight
+from lpot.strategy.regain import return_singly
 
 
 def most(space: TuningSpace, budget: bool) -> int:
@@ -19,7 +19,7 @@ def most(space: TuningSpace, budget: bool) -> int:
 def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
     """One op a trial goes back, the one whose return leaves the outputs nearest to FP32.
 
-    When the bar holds, the least harmful of those return to INT8 one by one until it does not.
+    When the bar holds, every op that is not needed returns to INT8, the least harmful first.
     """
     trial = yield from default_first(space, context)
     start = trial.recipe
@@ -34,7 +34,8 @@ def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
             return
         (trial,) = yield [recipe]
     if trial.met:
-        yield from _return(start, trial, back[:-1])
+        # Those that went back last did the least harm; the very last one is known to be needed.
+        yield from return_singly(start, trial, back[-2::-1])
 
 
 def _worst(recipe: Recipe, left: list[OpKey], context: StrategyContext) -> OpKey:
@@ -44,12 +45,3 @@ def _worst(recipe: Recipe, left: list[OpKey], context: StrategyContext) -> OpKey
         return min(left, key=lambda key: weight(rest, key) if key in rest else float("inf"))
     ranking = context.ranking()
     return max(left, key=lambda key: weight(ranking, key))
-
-
-def _return(start: Recipe, best: Trial, back: list[OpKey]) -> Steps[None]:
-    """Those that went back last did the least harm; the very last one is known to be needed."""
-    for key in reversed(back):
-        (trial,) = yield [best.recipe.replace({key: start.ops[key]})]
-        if not trial.met:
-            return
-        best = trial

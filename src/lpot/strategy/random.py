@@ -9,19 +9,26 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.exhaustive import most
 from lpot.strategy.order import is_fp32
+from lpot.strategy.prior import draw_config, float_chances, ranked_first
 
 
 @policy(most=most)
 def random(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """Everything INT8 first, then draws without repetition until the space is used up."""
+    """What `basic` tries, then draws without repetition until the space is used up.
+
+    The more harm an op does, the likelier it is drawn in float.
+    """
+    begun = yield from ranked_first(space, context)
     draw = rng.Random(context.seed)
     leaders = {key: options for key, options in space.choices.items() if key not in space.followers}
+    chances = float_chances(space, context)
     start = space.default()
-    seen = {start.digest}
-    yield [start]
+    seen = {trial.recipe.digest for trial in begun}
     misses = 0
     while misses < 1000:
-        changes = {key: draw.choice(options) for key, options in leaders.items()}
+        changes = {
+            key: draw_config(key, options, chances, draw) for key, options in leaders.items()
+        }
         recipe = Recipe({**start.ops, **changes}, draw.choice(space.samples), start.repairs)
         if recipe.digest in seen or is_fp32(space, recipe):
             misses += 1

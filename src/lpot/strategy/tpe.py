@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
-from lpot.strategy.ask_tell import import_optuna, search
-
-STARTUP = 10  # draws before the estimators have something to go by
+from lpot.strategy.ask_tell import STARTUP, import_optuna, search
 
 
 @policy()

@@ -297,7 +297,7 @@ class Job:
             model=self.model,
             space=self.space,
             strategy=self.policy,
-            settles=self.policy.settles,
+            settles=self.policy.goes_on(self.config.tuning.strategy.settle),
             evaluate=evaluator,
             goal=self.goal,
             observe=self.observe,
