@@ -12,7 +12,7 @@ import pytest
 
 import lpot
 import onnx_models
-from lpot.core.errors import HistoryError, UnsupportedModel, WorkspaceError
+from lpot.core.errors import UnsupportedModel, WorkspaceError
 
 MAKERS = ["mlp", "cnn", "transformer", "conv_transpose", "with_if", "tied", "empty_tensor"]
 
@@ -112,19 +112,71 @@ def test_a_model_without_a_card_is_loaded_all_the_same(
 CARDS = {
     "not JSON": "{",
     "not an object": "[1]",
+    "nothing": "{}",
     "newer": '{"format": 99}',
     "a recipe of nothing": '{"format": 1, "framework": "onnx", "recipe": {"ops": 1}}',
+    "a recipe of later words": '{"format": 1, "recipe": {"configs": [{"mode": "static", '
+    '"activation": {"dtype": "int4", "block": 32}}], "ops": [["a", "Conv", 0]]}}',
     "not text": "\udcff",
+    "deep": "[" * 100_000,
     "a format in words": '{"format": "one"}',
+    "a format below all": '{"format": 0}',
+    "before nothing": '{"format": 1, "sha256": "0", "before": 7}',
 }
 
 
 @pytest.mark.parametrize("text", CARDS.values(), ids=CARDS)
-def test_a_spoilt_card_is_an_error_that_names_it(saved: Path, text: str) -> None:
+def test_a_spoilt_card_is_told_and_the_model_opened_without_it(
+    saved: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     card = saved.with_name(f"{saved.name}.card.json")
     card.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(HistoryError, match="card"):
-        lpot.load(saved)
+    told = warnings_of(saved, caplog)
+    assert told.count(card.name) == 1, told  # once, though it is read twice
+    model = lpot.load(saved)
+    assert model.recipe is None and model.met is None
+    feed = onnx_models.feeds(model.native)[0]
+    assert all(np.isfinite(out).all() for out in model.backend.run(model, feed))
+
+
+ODD: tuple[Any, ...] = (None, True, -1, 2.5, "odd", [], [1], {}, {"a": {"b": [1]}}, [{"a": None}])
+FIELDS = (
+    *("format", "framework", "file", "main", "sha256", "pieces", "architecture", "cpu", "versions"),
+    *("recipe", "met", "ends", "lpot", "name", "goal", "training", "before", "of a later version"),
+)
+
+
+def test_no_value_of_any_field_keeps_a_model_from_being_opened(saved: Path) -> None:
+    card = saved.with_name(f"{saved.name}.card.json")
+    whole = card.read_text("utf-8")
+    for field in FIELDS:
+        for value in ODD:
+            card.write_text(whole, "utf-8")
+            change_card(saved, **{field: value})
+            try:
+                model = lpot.load(saved)
+            except Exception as error:
+                raise AssertionError(f"{field}: {value!r}") from error
+            assert model.recipe is None or model.recipe.low_ops
+
+
+def test_a_card_of_a_newer_version_is_read_as_far_as_it_is_understood(
+    saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    change_card(saved, format=2, energy={"joules": 3}, framework="a later one")
+    assert "newer version of lpot (format 2, here is 1)" in warnings_of(saved, caplog)
+    model = lpot.load(saved)
+    assert model.met is True and model.recipe is not None and model.recipe.low_ops
+
+
+def test_a_card_of_another_architecture_is_told(
+    saved: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    arm = {"asimddp": True, "i8mm": True, "avx2": False}
+    change_card(saved, architecture="aarch64", cpu=arm)
+    told = warnings_of(saved, caplog)
+    assert "another architecture (aarch64, here is" in told and "measure again" in told
+    assert "differs in" not in told  # of course it does
 
 
 def test_loading_what_is_not_there_or_not_a_model(tmp_path: Path) -> None:

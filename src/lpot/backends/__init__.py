@@ -159,6 +159,12 @@ def _make(name: str, entry: Entry) -> Backend:
     return backend
 
 
+def named_in(card: Mapping[str, Any]) -> str | None:
+    """The framework that a saved model's card names; None for one that this version has not."""
+    name = card.get("framework")
+    return name if name in frameworks() else None
+
+
 def detect(source: Any) -> str:
     """The framework of a model, from its class or file name; nothing is imported to find out."""
     if isinstance(source, str | Path):

@@ -7,10 +7,11 @@ import json
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lpot.core.checked import checked, read_json
+from lpot.core.checked import damaged_fields, read_json
 from lpot.core.cpu import this_cpu
 from lpot.core.draft import sync_folder as sync_folder
 from lpot.core.draft import write_text as write_text
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 FORMAT = 1
 # Features that decide which integer kernels run, and so the last bits of a result.
-KERNEL_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8")
+KERNEL_FEATURES = ("avx2", "avx512f", "avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm")
 ADVICE = "delete it to load the model without its card, or save the model again"
 
 
@@ -37,12 +38,14 @@ class _Shape:
     main: str | None = None
     sha256: str | None = None
     pieces: dict[str, str] | None = None
+    architecture: str | None = None
     cpu: dict[str, bool] | None = None
     versions: dict[str, str] | None = None
     recipe: dict[str, Any] | None = None
     met: bool | None = None
     ends: dict[str, list[str]] | None = None
     params_sha256: str | None = None
+    lpot: str | None = None
 
 
 def card_path(path: Path) -> Path:
@@ -66,6 +69,7 @@ def make_card(
         **({"main": main} if main else {}),
         "sha256": known.get(first),
         "pieces": dict(sorted(known.items())),
+        "architecture": this_cpu().architecture,
         "cpu": {name: this_cpu().has(name) for name in KERNEL_FEATURES},
         "versions": model.backend.versions(),
         "recipe": None if model.recipe is None else model.recipe.to_json(),
@@ -86,39 +90,61 @@ def put_card(path: Path, card: Mapping[str, Any]) -> Path:
 
 
 def read_card(path: Path) -> dict[str, Any]:
-    """The card of a saved model; empty when there is none.
+    """What the card of a saved model tells; empty when there is none.
 
-    While a model is replaced its card describes both, the new one and the one `before`: the hash
-    tells which of them is there.
+    A card is told about, never stumbled over: what is damaged, or of a later version and not
+    understood, is left out with a warning, and the model is opened without it. While a model is
+    replaced its card describes both, the new one and the one `before`: the hash tells which of
+    them is there.
     """
     source = card_path(path)
     if not source.is_file():
         return {}
-    card = read_json(source, ADVICE)
-    if not isinstance(card, dict) or card.get("format") != FORMAT:
-        raise HistoryError(f"{source}: written by another version of lpot, or not a card: {ADVICE}")
-    checked(_Shape, card, source, ADVICE)
-    if "before" not in card:
-        return card
-    before = card.pop("before")
-    if _main_hash(path, card) == card.get("sha256"):
-        return card
-    if not isinstance(before, dict):
+    try:
+        card = read_json(source, ADVICE)
+    except HistoryError as error:
+        _warn(str(error))
         return {}
-    checked(_Shape, before, source, ADVICE)
-    return before
+    card = _sound(card, source)
+    before = card.pop("before", None)
+    if before is None or _main_hash(path, card) == card.get("sha256"):
+        return card
+    return _sound(before, source)
+
+
+def _sound(card: Any, source: Path) -> dict[str, Any]:
+    """A card without its damaged fields."""
+    version = card.get("format") if isinstance(card, dict) else None
+    if type(version) is not int or version < 1:
+        _warn(f"{source}: not a card of lpot: {ADVICE}")
+        return {}
+    if version > FORMAT:
+        _warn(
+            f"{source}: the card was written by a newer version of lpot (format {version}, here is "
+            f"{FORMAT}): what this version does not know is left out"
+        )
+    damaged = damaged_fields(_Shape, card)
+    if damaged:
+        _warn(f"{source}: the card's {', '.join(damaged)} can't be read and is left out: {ADVICE}")
+    return {key: value for key, value in card.items() if key not in damaged}
+
+
+@lru_cache(maxsize=64)
+def _warn(text: str) -> None:
+    """Once: a model's card is read by the job and by its backend."""
+    logger.warning("%s", text)
 
 
 def recipe_of(card: Mapping[str, Any], path: Path) -> Recipe | None:
+    """How the model was made; None, with a warning, where the card's words are not understood."""
     raw = card.get("recipe")
     if raw is None:
         return None
     try:
         return Recipe.from_json(raw)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise HistoryError(
-            f"{card_path(path)}: the recipe in the card is damaged ({error!r}): {ADVICE}"
-        ) from error
+        _warn(f"{card_path(path)}: the recipe in the card can't be read ({error!r}): {ADVICE}")
+        return None
 
 
 def compare_card(card: Mapping[str, Any], path: Path, versions: Mapping[str, str]) -> list[str]:
@@ -128,21 +154,25 @@ def compare_card(card: Mapping[str, Any], path: Path, versions: Mapping[str, str
     found = []
     if card.get("sha256") and _main_hash(path, card) != card["sha256"]:
         found.append("the file is not the one its card describes (its hash differs)")
-    cpu = card.get("cpu") or {}
-    differing = [
-        name for name in KERNEL_FEATURES if name in cpu and cpu[name] != this_cpu().has(name)
-    ]
-    if differing:
-        found.append(
-            f"it was tuned on a CPU that differs in {', '.join(differing)}: "
-            "accuracy and speed may differ, measure again"
-        )
+    if other := _other_cpu(card):
+        found.append(f"it was tuned on {other}: accuracy and speed may differ, measure again")
     for name, version in (card.get("versions") or {}).items():
         if name in versions and versions[name] != version:
             found.append(f"it was tuned with {name} {version}, here is {versions[name]}")
     for text in found:
         logger.warning("%s: %s", path, text)
     return found
+
+
+def _other_cpu(card: Mapping[str, Any]) -> str:
+    """How the CPU of the card differs from this one; empty if it does not."""
+    here = this_cpu()
+    there = card.get("architecture") or here.architecture
+    if there != here.architecture:
+        return f"a CPU of another architecture ({there}, here is {here.architecture})"
+    known = card.get("cpu") or {}
+    names = [name for name in KERNEL_FEATURES if name in known and known[name] != here.has(name)]
+    return f"a CPU that differs in {', '.join(names)}" if names else ""
 
 
 def is_whole(path: Path, card: Mapping[str, Any]) -> bool:

@@ -46,6 +46,16 @@ def checked(
         raise error(f"{where}: damaged ({told}): {advice}") from failure
 
 
+def damaged_fields(kind: type[Any], raw: Any) -> list[str]:
+    """The fields of `raw` that are not what a `kind` holds there."""
+    try:
+        _adapter(kind).validate_json(json.dumps(raw), strict=True)
+    except ValidationError as failure:
+        errors = failure.errors(include_url=False, include_input=False)
+        return sorted({str(error["loc"][0]) for error in errors if error["loc"]})
+    return []
+
+
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}
 
 

@@ -7,7 +7,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import detect, get_backend
+from lpot.backends import detect, get_backend, named_in
 from lpot.core.card import read_card
 from lpot.core.errors import ConfigError
 from lpot.core.model import Model
@@ -40,7 +40,7 @@ def load(
     if found is not None:
         place = found.model
     card = read_card(place)
-    backend = get_backend(framework or card.get("framework") or detect(place))
+    backend = get_backend(framework or named_in(card) or detect(place))
     restore: Any = backend.restore
     if module is not None and "module" not in signature(restore).parameters:
         raise ConfigError(f"a {backend.name} model's file holds its architecture", "module")

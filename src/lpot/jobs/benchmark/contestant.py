@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lpot.backends import detect, get_backend
+from lpot.backends import detect, get_backend, named_in
 from lpot.core.backend import Profiled
 from lpot.core.batch import InputSpec
 from lpot.core.card import read_card
@@ -81,7 +81,7 @@ def load(contestant: Contestant) -> Loaded:
 def _load_model(contestant: Contestant) -> Loaded:
     path = Path(contestant.source)
     card = read_card(path)
-    backend: Any = get_backend(contestant.framework or card.get("framework") or detect(path))
+    backend: Any = get_backend(contestant.framework or named_in(card) or detect(path))
     if contestant.skeleton is not None:
         module = pickle.loads(Path(contestant.skeleton).read_bytes())  # of our own parent
         model = backend.restore(path, module)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import detect, get_backend
+from lpot.backends import detect, get_backend, named_in
 from lpot.config.rules import model_spec
 from lpot.config.schema import Config
 from lpot.core.backend import Backend
@@ -115,7 +115,7 @@ def open_model(config: Config, source: Any, framework: str | Backend[Any] | None
         return source
     path = Path(source) if isinstance(source, str | Path) else None
     card = {} if path is None else read_card(path)
-    named = framework or card.get("framework") or config.model.framework or detect(source)
+    named = framework or named_in(card) or config.model.framework or detect(source)
     backend = get_backend(named)
     if card and path is not None:
         return backend.restore(path)
