@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,3 +157,83 @@ def _split_mapping(raw: Mapping[str, Any], names: Sequence[str] | None) -> Batch
             f"{list(names)}: missing {missing}"
         )
     return Batch({name: inputs[name] for name in names} if names is not None else inputs, labels)
+
+
+# -- other readings -----------------------------------------------------------------------------
+
+Runs = Callable[[Inputs], str]  # what a model says to inputs; empty when it runs
+
+
+def _all_inputs(raw: Any, names: Sequence[str] | None) -> Batch | None:
+    return Batch(tuple(raw)) if isinstance(raw, list | tuple) and len(raw) > 1 else None
+
+
+def _fields(raw: Any, names: Sequence[str] | None) -> Batch | None:
+    """A named tuple, by the names of its fields."""
+    return Batch(dict(raw._asdict())) if hasattr(raw, "_asdict") else None
+
+
+def _first(raw: Any, names: Sequence[str] | None) -> Batch | None:
+    """(images, targets), where the images are one argument, though a list."""
+    return Batch((raw[0],), raw[1]) if isinstance(raw, list | tuple) and len(raw) == 2 else None
+
+
+def _whole(raw: Any, names: Sequence[str] | None) -> Batch | None:
+    return Batch((raw,))
+
+
+READINGS: Mapping[str, Callable[[Any, Sequence[str] | None], Batch | None]] = {
+    "inputs, or (inputs, labels)": split,
+    "inputs by the names of their fields": _fields,
+    "one argument and its labels": _first,
+    "inputs, all of them": _all_inputs,
+    "one argument": _whole,
+}
+USUAL = next(iter(READINGS))
+
+
+class Reader:
+    """Reads the batches of one loader all in the same way: the first that the model runs with.
+
+    `runs` is not given where a model's inputs are known by name and number.
+    """
+
+    def __init__(self, names: Sequence[str] | None, runs: Runs | None = None) -> None:
+        self.names = names
+        self.notes: list[str] = []
+        self._runs = runs
+        self._reading: str | None = None if runs is not None else USUAL
+
+    def __call__(self, raw: Any) -> Batch:
+        if self._reading is None:
+            self._reading = self._find(raw)
+        found = READINGS[self._reading](raw, self.names)
+        return split(raw, self.names) if found is None else found
+
+    def _find(self, raw: Any) -> str:
+        for reading in READINGS:
+            batch = self._try(reading, raw)
+            if batch is None:
+                continue
+            if reading != USUAL:
+                self.notes.append(f"the loader's batches are read as {reading}")
+            elif self._has_doubtful_labels(batch) and self._try("inputs, all of them", raw):
+                self.notes.append(
+                    "the last item of a batch is taken as labels, though the model would take it "
+                    "as an input: yield a dict by input name if it is one"
+                )
+            return reading
+        return USUAL  # which will say what is wrong
+
+    def _try(self, reading: str, raw: Any) -> Batch | None:
+        assert self._runs is not None
+        try:
+            batch = READINGS[reading](raw, self.names)
+        except DataError:
+            return None
+        return None if batch is None or self._runs(batch.inputs) else batch
+
+    def _has_doubtful_labels(self, batch: Batch) -> bool:
+        """Labels are mostly whole numbers, one for each sample: others may be an input."""
+        labels, kind = batch.labels, str(getattr(batch.labels, "dtype", ""))
+        return len(getattr(labels, "shape", ())) > 1 and "float" in kind

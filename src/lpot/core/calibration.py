@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import Batch, Inputs, as_array, split
+from lpot.core.batch import Batch, Inputs, Reader, Runs, as_array
 from lpot.core.errors import CalibrationError, DataError
 
 # Without sampling_size a loader that does not end is cut here.
@@ -22,12 +22,19 @@ LOOK_AHEAD_BYTES = 1 << 28
 class Calibration:
     """Reads a user's loader as batches of inputs. `notes` gathers what the user should know.
 
-    `fixed` is the one batch size a model takes, None when it takes any.
+    `fixed` is the one batch size a model takes, None when it takes any; `runs` tries inputs out on
+    a model whose inputs can't be told from its signature alone.
     """
 
-    def __init__(self, loader: Any, names: Sequence[str] | None, fixed: int | None = None) -> None:
-        self.names = names
+    def __init__(
+        self,
+        loader: Any,
+        names: Sequence[str] | None,
+        fixed: int | None = None,
+        runs: Runs | None = None,
+    ) -> None:
         self.fixed = fixed
+        self._read = Reader(names, runs)
         self.notes: list[str] = []
         self.length = _length(loader)
         self._source = _iterate(loader)
@@ -39,6 +46,7 @@ class Calibration:
         self.first = owned(self._split(first))
         if self.first.size == 0:
             raise CalibrationError("the first calibration batch is empty: it has no samples")
+        self.notes += [f"calibration: {note}" for note in self._read.notes]
         if self.first.ambiguous:
             self.notes.append(
                 "calibration batches of two items fit both (inputs) and (inputs, labels): the "
@@ -99,7 +107,7 @@ class Calibration:
 
     def _split(self, raw: Any) -> Batch:
         try:
-            return split(raw, self.names)
+            return self._read(raw)
         except DataError as error:
             raise CalibrationError(f"calibration data: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lpot.core.batch import Batch, split
+from lpot.core.batch import Batch, Reader
 from lpot.core.course import Course, hardness
 from lpot.core.errors import DataError
 from lpot.core.eval_func import FunctionEvaluator, source_hash, takes_session
@@ -85,6 +85,7 @@ class MetricEvaluator:
         self.reference = reference  # the FP32 model, for metrics that compare with its outputs
         self.name = self.identity = f"metric {type(metric).__qualname__}"
         self._course = Course(loader, iteration)
+        self._reader: Reader | None = None
         self.pieces = PieceBox()
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
@@ -100,7 +101,7 @@ class MetricEvaluator:
         scores = SampleScores()
         visited = zip(self._course.batches(model), self._course.keys(model), strict=False)
         for number, (raw, keys) in enumerate(visited, start=1):
-            batch = split(raw, model.input_names)
+            batch = self._read(raw, model)
             outputs = run_all(model, batch.inputs)
             preds = outputs[0] if len(outputs) == 1 else outputs
             self._update(preds, self._labels(batch))
@@ -120,6 +121,12 @@ class MetricEvaluator:
         pieces = getattr(self.metric, "pieces", None) or scores.pieces(value)
         self.pieces.put(getattr(model, "recipe", None), pieces)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
+
+    def _read(self, raw: Any, model: Model) -> Batch:
+        """The way of reading is found with the first model and kept for all."""
+        if self._reader is None or self._reader.names != model.input_names:
+            self._reader = Reader(model.input_names, model.tries())
+        return self._reader(raw)
 
     @property
     def grain(self) -> float | None:

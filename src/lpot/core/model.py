@@ -8,7 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lpot.core.batch import InputSpec
+from lpot.core.batch import InputSpec, Runs
 from lpot.core.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -36,6 +36,10 @@ class Model(ABC):
     @abstractmethod
     def input_names(self) -> tuple[str, ...] | None:
         """Names in order; None where the framework can't tell."""
+
+    def tries(self) -> Runs | None:
+        """How to try inputs out, where names and number alone don't tell how a batch is meant."""
+        return None
 
     @property
     def inputs(self) -> tuple[InputSpec, ...] | None:

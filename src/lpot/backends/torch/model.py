@@ -14,7 +14,9 @@ from torch import nn
 
 from lpot.backends.torch.data import required_names
 from lpot.backends.torch.modules import LowModule
-from lpot.core.batch import Inputs
+from lpot.backends.torch.run import CALL_ERRORS, call
+from lpot.core.batch import Inputs, Runs
+from lpot.core.errors import DataError
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
 
@@ -69,6 +71,18 @@ class TorchModel(Model):
     def input_names(self) -> tuple[str, ...] | None:
         """As configured, or as `forward` has them when none is optional."""
         return self._names or required_names(self._native)
+
+    def tries(self) -> Runs:
+        """`forward` may have arguments that are optional, or are containers themselves."""
+
+        def runs(inputs: Inputs) -> str:
+            try:
+                call(self._native, inputs)
+            except (*CALL_ERRORS, AssertionError, DataError) as error:
+                return str(error) or type(error).__name__
+            return ""
+
+        return runs
 
     @property
     def nbytes(self) -> int:

@@ -195,7 +195,7 @@ class Job:
         sizes = {spec.shape[0] for spec in self.model.inputs or () if spec.shape}
         size = sizes.pop() if len(sizes) == 1 else None
         fixed = size if isinstance(size, int) else None
-        return Calibration(loader, self.model.input_names, fixed)
+        return Calibration(loader, self.model.input_names, fixed, self.model.tries())
 
     def _check_calibration(self) -> None:
         options = (option for options in self.space.choices.values() for option in options)

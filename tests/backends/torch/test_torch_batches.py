@@ -1,0 +1,90 @@
+"""Batches in the forms that models of all kinds want: the reading that runs is taken, and said."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from torch import nn
+
+import lpot
+
+Pair = namedtuple("Pair", "left right")
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc, self.other = nn.Linear(8, 4), nn.Linear(8, 4)
+
+
+class Listing(Base):
+    """Like torchvision's detectors: a list of images, and targets in training."""
+
+    def forward(self, images: list[torch.Tensor], targets: Any = None) -> list[Any]:
+        assert isinstance(images, list) and all(image.dim() == 1 for image in images)
+        assert targets is None or isinstance(targets[0], dict)
+        return [{"boxes": self.other(self.fc(image).repeat(2))} for image in images]
+
+
+class Whole(Base):
+    def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.fc(batch["x"]) + self.other(batch["z"])
+
+
+class Optional(Base):
+    def forward(self, x: torch.Tensor, ctx: torch.Tensor | None = None) -> torch.Tensor:
+        return self.fc(x) if ctx is None else self.fc(x) + self.other(ctx)
+
+
+class Needed(Base):
+    def forward(self, left: torch.Tensor, right: torch.Tensor, gain: float = 1.0) -> torch.Tensor:
+        return self.fc(left) + gain * self.other(right)
+
+
+def rows(count: int = 5) -> torch.Tensor:
+    return torch.randn(count, 8)
+
+
+CASES: dict[str, tuple[type[Base], Any, str]] = {
+    "list": (Listing, lambda: [rows(1)[0], rows(1)[0]], "one argument"),
+    "list of three": (Listing, lambda: [rows(1)[0]] * 3, "one argument"),
+    "list and targets": (
+        Listing,
+        lambda: ([rows(1)[0], rows(1)[0]], [{"boxes": 1}, {"boxes": 2}]),
+        "one argument and its labels",
+    ),
+    "dict as one argument": (Whole, lambda: {"x": rows(), "z": rows()}, "one argument"),
+    "named tuple": (Needed, lambda: Pair(rows(), rows()), "names of their fields"),
+    "two inputs": (Needed, lambda: (rows(), rows()), "all of them"),
+    "context or label": (Optional, lambda: (rows(), rows()), "taken as labels"),
+    "label": (Optional, lambda: (rows(), torch.arange(5)), ""),
+    "dict": (Optional, lambda: {"x": rows(), "ctx": rows()}, ""),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_reading_that_runs_is_taken_and_said(name: str, tmp_path: Path) -> None:
+    kind, make, note = CASES[name]
+    torch.manual_seed(0)
+    result = lpot.tune(
+        kind().eval(),
+        calib=[make() for _ in range(3)],
+        workspace=tmp_path / "run",
+        measure_speed=False,
+    )
+    said = [text for text in result.notes if text.startswith("calibration:")]
+    assert len(said) == bool(note) and note in "".join(said)
+    both = name not in ("context or label", "label")
+    assert len(result.recipe.low_ops) - len(result.model.skipped) == 1 + both
+
+
+def test_a_batch_that_fits_in_no_way_is_said_as_before(tmp_path: Path) -> None:
+    with pytest.raises(lpot.LpotError, match="could not run on a batch"):
+        lpot.tune(Needed().eval(), calib=[torch.randn(2, 3)], workspace=tmp_path / "run")
