@@ -33,10 +33,12 @@ test-main: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev)
 test-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS)
 
-# The same packages on an emulated CPU; then models that travel between it and this one.
+# The same packages on an emulated CPU; then models that travel between it and this one. oneDNN's
+# fused tanh is left out: qemu 7.2 crashes in it.
 test-avx2: $(VENV)/.dev
 	$(BIN)/python tools/emulate.py build/avx2
-	TF_CPP_MIN_LOG_LEVEL=3 build/avx2/bin/python -m pytest -m "not slow" $(AVX2_TESTS)
+	TF_CPP_MIN_LOG_LEVEL=3 build/avx2/bin/python -m pytest -m "not slow" $(AVX2_TESTS) \
+		--deselect "tests/backends/tensorflow/test_tf_kernels.py::test_a_matmul_is_right[Tanh"
 	$(BIN)/python -m pytest tests/avx2
 
 no-mxnet:
