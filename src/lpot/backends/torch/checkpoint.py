@@ -173,9 +173,10 @@ def _read_weights(path: Path) -> dict[str, Any]:
         raise UnsupportedModel(f"{path}: no such file")
     try:
         raw = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
+    except (pickle.UnpicklingError, EOFError, OSError, *DAMAGE) as error:
         named = re.search(r"GLOBAL (\S+)", str(error))
-        told = named.group(1) if named else str(error).strip().splitlines()[0]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        told = named.group(1) if named else lines[0]
         raise UnsupportedModel(
             f"{path}: refused, it holds more than tensors or is damaged ({told})"
         ) from error

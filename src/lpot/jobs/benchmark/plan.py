@@ -171,6 +171,10 @@ def deployed(place: str | Path) -> Deployed | None:
     if name is None:
         raise ConfigError(f"{config}: the tuning could not write its model; name one as well")
     # The file may be anybody's: its model lies beside it and nowhere else.
-    if not isinstance(name, str) or not name or Path(name).name != name or "\0" in name:
+    if not isinstance(name, str) or Path(name).name != name or not name.isprintable():
         raise ConfigError(f"{result}: damaged, it names no model beside it: {advice}")
+    try:
+        config.with_name(name).exists()
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{result}: damaged, it names no file ({error}): {advice}") from error
     return Deployed(config, config.with_name(name))
