@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +16,12 @@ pytest.importorskip("onnxruntime")
 
 from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal
+from lpot.core.progress import Listener
+from lpot.core.report import Report
 from lpot.core.result import Result
 from lpot.jobs.tune.api import tune
+from lpot.report.next_step import next_steps
+from lpot.report.verdict import headline
 from search.tear import GUILTY, MENDED, Torn, outputs
 
 
@@ -57,10 +64,116 @@ def test_samples_of_a_generator_are_known_too(tmp_path: Path) -> None:
     assert result.interval is not None and result.interval.samples == 32
 
 
+def test_a_bar_within_the_interval_is_met_and_not_proven(tmp_path: Path) -> None:
+    """32 answers that all agree leave 9 % open."""
+    near = by_metric(tmp_path / "a", goal=Goal(absolute=0.05))
+    far = by_metric(tmp_path / "b", goal=Goal(absolute=0.5))
+    assert near.met and near.proven is False and near.to_json()["proven"] is False
+    assert near.interval is not None and near.interval.low < 0.05 < near.interval.high
+    assert near.interval.needed is not None and near.interval.needed > 32
+    assert "met on these 32 samples; not proven" in headline(near).plain
+    assert any("do not prove whether 0.05 is held; about" in note for note in near.notes)
+    assert far.met and far.proven is True and headline(far).plain.startswith("bar met: ")
+
+
+def test_one_number_gets_a_word_on_how_sure_it_is(tmp_path: Path) -> None:
+    torn = MENDED["perceptron"](0)
+    result = tune(
+        torn.model, torn.batches[:4], torn.score, 0.1, workspace=tmp_path, measure_speed=False
+    )
+    assert result.interval is None and result.proven is None
+    assert any("how sure this is can't be told" in note for note in result.notes)
+
+
+def scored(folder: Path, evaluate: Any, **options: Any) -> Result:
+    torn = MENDED["perceptron"](0)
+    return tune(
+        torn.model, torn.batches[:4], evaluate, workspace=folder, measure_speed=False, **options
+    )
+
+
+def test_an_honest_tie_is_not_questioned(tmp_path: Path) -> None:
+    """All answers agree, so that every score is the same; the model is used all the same."""
+    torn = MENDED["perceptron"](0)
+    asked: list[object] = []
+
+    def right(model: Any) -> float:
+        asked.append(model)
+        return float((outputs(model, torn.batches[0]).argmax(1) >= 0).mean())
+
+    result = scored(tmp_path, right)
+    assert result.accuracy == result.baseline.accuracy == 1.0  # type: ignore[union-attr]
+    assert not any("is eval_func using" in note for note in result.notes)
+    assert len(asked) == result.evaluations + 1  # the last one raised at once
+
+
+def test_what_scores_without_a_model_is_questioned(tmp_path: Path) -> None:
+    result = scored(tmp_path, lambda model: 0.75)
+    assert any("is eval_func using the model it is given?" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("higher", "low", "said"), [(True, 0.509, "false"), (False, 0.01, "true"), (True, 0.064, "")]
+)
+def test_a_gain_too_good_to_be_true_is_said(
+    higher: bool, low: float, said: str, tmp_path: Path
+) -> None:
+    torn = MENDED["perceptron"](0)
+
+    def loss(model: Any) -> float:
+        return 0.063 if model == torn.model else low
+
+    result = scored(tmp_path, loss, goal=Goal(relative=0.01, higher_is_better=higher))
+    assert result.met
+    told = [note for note in result.notes if "higher_is_better" in note]
+    assert bool(told) == bool(said) and all(f"higher_is_better: {said}" in note for note in told)
+    assert ("implausible" in headline(result).plain) == bool(said)
+    assert ("green" in str(headline(result).style)) != bool(said)
+
+
+def test_no_advice_on_an_interrupted_run(tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+
+    class Impatient(Listener):
+        def phase(self, text: str, *args: Any, **options: Any) -> None:
+            if "ranking" in text:
+                os.kill(os.getpid(), signal.SIGINT)
+
+    result = tune(
+        torn.model,
+        torn.batches[:-1],
+        torn.score,
+        Goal(absolute=0.1),
+        workspace=tmp_path,
+        measure_speed=False,
+        listener=Impatient(),
+    )
+    assert result.interrupted and result.met is False
+    assert not any("Try " in note for note in result.notes)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert not any("calibration data" in step for step in next_steps(Report.from_json(report)))
+
+
+def test_performance_only_is_not_told_of_max_trials(tmp_path: Path) -> None:
+    torn = GUILTY["stubborn layer"](0)
+    config = {"tuning": {"exit_policy": {"performance_only": True}}}
+    result = tune(
+        torn.model,
+        torn.batches[:-1],
+        torn.score,
+        Goal(absolute=0.1),
+        config=config,
+        workspace=tmp_path,
+        measure_speed=False,
+    )
+    advice = [note for note in result.notes if "Try " in note]
+    assert result.met is False and advice and not any("max_trials" in note for note in advice)
+
+
 def test_one_sample_worth_more_than_the_tolerance_is_said(tmp_path: Path) -> None:
     fine = by_metric(tmp_path / "a", goal=Goal(absolute=0.1))
     coarse = by_metric(tmp_path / "b", goal=Goal(absolute=0.01))
-    said = "one of the 32 samples that are evaluated is worth up to 0.03125"
+    said = "each of the 32 evaluated samples is worth up to 0.03125"
     assert not any(said in note for note in fine.notes)
     assert any(said in note for note in coarse.notes)
 

@@ -15,6 +15,8 @@ Objective = Literal["performance", "modelsize", "footprint", "accuracy"]
 
 # Two latencies this near are the same to a clock, on a machine that does other things too.
 ALIKE = 0.15
+# A gain over FP32, as a share of its score, that is no luck any more.
+IMPLAUSIBLE = 0.1
 # Bars that MLPerf Inference asks for, as the share of the FP32 accuracy that must be kept.
 PRESETS: Mapping[str, float] = {"mlperf": 0.99, "mlperf_high": 0.999}
 
@@ -101,6 +103,23 @@ class Goal:
         """How much was lost (positive) or won (negative), in the goal's own unit."""
         lost = self.gain(baseline) - self.gain(accuracy)
         return lost if self.relative is None else lost / abs(baseline)
+
+    @property
+    def allows(self) -> float:
+        """The drop that is allowed, in the goal's own unit."""
+        allowed = self.absolute if self.relative is None else self.relative
+        assert allowed is not None
+        return allowed
+
+    def is_implausible(self, accuracy: float, baseline: float) -> bool:
+        """A gain that quantization does not make: the score may be better the other way round.
+
+        >>> Goal(relative=0.01).is_implausible(0.509, baseline=0.063)
+        True
+        """
+        won = self.gain(accuracy) - self.gain(baseline)
+        allowed = abs(baseline - self.bar(baseline))
+        return won > max(IMPLAUSIBLE * abs(baseline), 5 * allowed)
 
     def to_json(self) -> dict[str, float | bool]:
         return {key: value for key, value in vars(self).items() if value is not None}

@@ -1,7 +1,8 @@
-"""How sure a drop is: both models scored again and again on samples drawn with replacement."""
+"""How sure a drop is: exact bounds for answers, samples drawn again and again for the rest."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -10,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from lpot.core.goal import Goal
+from lpot.core.paired import FARTHEST, RISK, drop_bounds, samples_to_decide, upper
 from lpot.core.progress import tracked
 from lpot.core.recipe import Recipe
 
 DRAWS = 400
-CONFIDENCE = 0.95
+FEW_DIFFER = 30  # answers, up to which exact bounds are taken; they are wide for more
 FEWEST = 10  # samples, below which an interval would say nothing
 KEPT = 8  # evaluations whose pieces are kept: the best is among the latest
 
@@ -37,15 +39,22 @@ class Pieces(Protocol):
 
 @dataclass(frozen=True)
 class Interval:
-    """Where the drop lies, in the goal's own unit; a gain is negative."""
+    """Where the drop lies, in the goal's own unit; a gain is negative. Each end may fail in 5 %."""
 
     low: float
     high: float
     samples: int
-    confidence: float = CONFIDENCE
-    draws: int = DRAWS
+    confidence: float = 1.0 - RISK
+    draws: int = DRAWS  # 0: the bounds are exact
+    needed: int | None = None  # samples that would tell whether the bar holds, if these do not
 
-    def to_json(self) -> dict[str, float]:
+    def holds(self, allowed: float) -> bool | None:
+        """Is no more lost than is allowed? None where these samples can't tell."""
+        if self.high <= allowed:
+            return True
+        return False if self.low > allowed else None
+
+    def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
 
 
@@ -75,23 +84,106 @@ def _key(recipe: Recipe | None) -> str:
 def paired_interval(
     before: Pieces, after: Pieces, goal: Goal, seed: int = 0, draws: int = DRAWS
 ) -> Interval | None:
-    """The percentile interval of the drop; None for too few samples, or other ones."""
+    """Where the drop lies; None for too few samples, or other ones.
+
+    Answers that are right or wrong have exact bounds as long as few of them differ. All else is
+    resampled, with a floor: what no sample showed may still happen to as many as 3 in n.
+    """
     keys = list(before.keys)
     if len(keys) < FEWEST or set(keys) != set(after.keys):
         return None
     places = {key: at for at, key in enumerate(keys)}
     order = np.array([places[key] for key in after.keys])
-    random = np.random.default_rng(seed)
-    share = np.full(len(keys), 1.0 / len(keys))
-    drops = []
-    for _ in tracked(range(draws)):
-        counts = random.multinomial(len(keys), share).astype(np.float64)
-        one, other = before.score(counts), after.score(counts[order])
-        usable = np.isfinite(one) and np.isfinite(other) and (one != 0 or goal.relative is None)
-        if usable:
-            drops.append(goal.drop(other, one))
-    if len(drops) < draws / 2:
+    answers = _answers(before, after, order, goal)
+    if answers is not None and answers.lost + answers.won <= FEW_DIFFER:
+        return answers.interval(goal)
+    return _bootstrap(before, after, order, goal, seed, draws)
+
+
+@dataclass(frozen=True)
+class _Answers:
+    """Right or wrong: how many were lost and won, what one is worth, and the score they had."""
+
+    lost: int
+    won: int
+    samples: int
+    worth: float
+    baseline: float
+
+    def interval(self, goal: Goal) -> Interval:
+        unit = self.worth if goal.relative is None else self.worth / abs(self.baseline)
+        low, high = (unit * end for end in drop_bounds(self.lost, self.won, self.samples))
+        needed = None
+        if low <= goal.allows < high:
+            needed = samples_to_decide(self.lost, self.won, self.samples, goal.allows / unit)
+        return Interval(low, high, self.samples, draws=0, needed=needed)
+
+
+def _answers(before: Pieces, after: Pieces, order: Any, goal: Goal) -> _Answers | None:
+    """None where scores are no answers: more than two values, or no mean of single ones."""
+    one, other = (getattr(pieces, "scores", None) for pieces in (before, after))
+    if one is None or other is None:
         return None
-    outside = 50 * (1 - CONFIDENCE)
-    low, high = np.percentile(drops, [outside, 100 - outside])
-    return Interval(float(low), float(high), len(keys), draws=len(drops))
+    ordered = np.empty_like(other)
+    ordered[order] = other
+    values = np.unique(np.concatenate([one, ordered]))
+    baseline = float(np.mean(one))
+    if len(values) > 2 or (goal.relative is not None and baseline == 0):
+        return None
+    worth = float(values[-1] - values[0]) if len(values) == 2 else float(abs(values[0])) or 1.0
+    better = ordered > one if goal.higher_is_better else ordered < one
+    won = int(better.sum())
+    lost = int((ordered != one).sum()) - won
+    return _Answers(lost, won, len(one), worth, baseline)
+
+
+def _bootstrap(
+    before: Pieces, after: Pieces, order: Any, goal: Goal, seed: int, draws: int
+) -> Interval | None:
+    samples = len(order)
+    random = np.random.default_rng(seed)
+    share = np.full(samples, 1.0 / samples)
+    drops: list[float] = []
+    for _ in tracked(range(draws)):
+        counts = random.multinomial(samples, share).astype(np.float64)
+        drop = _drop(before, after, counts, order, goal)
+        drops += [] if drop is None else [drop]
+    seen = _drop(before, after, np.ones(samples), order, goal)
+    if len(drops) < draws / 2 or seen is None:
+        return None
+    outside = 100 * RISK
+    low, high = (float(end) for end in np.percentile(drops, [outside, 100 - outside]))
+    floor = upper(0, samples) * _worth(before, after, order, goal)
+    low, high = min(low, seen - floor), max(high, seen + floor)
+    needed = None
+    if low <= goal.allows < high:
+        needed = _needed(seen, high - seen if seen <= goal.allows else seen - low, samples, goal)
+    return Interval(low, high, samples, draws=len(drops), needed=needed)
+
+
+def _drop(before: Pieces, after: Pieces, counts: Counts, order: Any, goal: Goal) -> float | None:
+    one, other = before.score(counts), after.score(counts[order])
+    usable = np.isfinite(one) and np.isfinite(other) and (one != 0 or goal.relative is None)
+    return goal.drop(other, one) if usable else None
+
+
+def _worth(before: Pieces, after: Pieces, order: Any, goal: Goal) -> float:
+    """What a sample that none was like may change, in the goal's unit."""
+    whole = np.ones(len(order))
+    baseline = before.score(whole)
+    one, other = (getattr(pieces, "scores", None) for pieces in (before, after))
+    if one is None or other is None:
+        size = abs(baseline)
+    else:
+        ordered = np.empty_like(other)
+        ordered[order] = other
+        differing = np.abs(ordered - one)[ordered != one]
+        size = float(differing.mean()) if differing.size else float(np.ptp(one)) or abs(baseline)
+    return size if goal.relative is None else size / abs(baseline)
+
+
+def _needed(seen: float, reach: float, samples: int, goal: Goal) -> int | None:
+    """Samples with which the end towards the bar would come up to it: it shrinks as their root."""
+    room = abs(goal.allows - seen)
+    needed = samples * (reach / room) ** 2 if room > 0 else math.inf
+    return math.ceil(needed) if needed <= FARTHEST else None

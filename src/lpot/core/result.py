@@ -60,6 +60,13 @@ class Result:
         return None if self.best is None else self.best.accuracy
 
     @property
+    def proven(self) -> bool | None:
+        """Do the samples prove that the bar holds, or that it does not? None: no interval."""
+        if self.interval is None:
+            return None
+        return self.interval.holds(self.goal.allows) is not None
+
+    @property
     def history(self) -> Path | None:
         return None if self.workspace is None else self.workspace / "history.jsonl"
 
@@ -88,6 +95,7 @@ class Result:
             "goal": str(self.goal),
             "baseline": None if self.baseline is None else self.baseline.to_json(),
             "accuracy": self.accuracy,
+            "proven": self.proven,
             "interval": None if self.interval is None else self.interval.to_json(),
             "held_out": None if self.held_out is None else dict(vars(self.held_out)),
             "evaluations": self.evaluations,

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from lpot.core.interrupt import was_interrupted
 from lpot.core.report import Report
 
 NEARLY = 0.05  # of the model's ops: so few in FP32 cost no speed worth the search
@@ -13,6 +17,9 @@ def first_line(report: Report) -> tuple[str, str]:
     if report.state != "finished":
         return _unfinished(report)
     if result["met"] is True:
+        if result.get("proven") is False:
+            samples = result["interval"]["samples"]
+            return f"The bar is met on these {samples} samples; not proven.", "met"
         return "The bar is met.", "met"
     if result["met"] is None:
         return "Not evaluated: no eval function and no metric were given.", "open"
@@ -52,7 +59,9 @@ def _about_accuracy(report: Report) -> list[str]:
     if result["met"] is None:
         return ["Provide an eval function or a metric and tune again: its accuracy is unknown."]
     if result["met"]:
-        return []
+        return _about_proof(result)
+    if was_interrupted(result["stopped"]):
+        return ["Run the same command again: it resumes from the trials that are done."]
     worst = sorted((op for op in report.ops if op.harm), key=lambda op: -(op.harm or 0.0))[:3]
     if not worst:
         low = [op for op in report.ops if op.sqnr is not None and op.precision != "fp32"]
@@ -61,8 +70,16 @@ def _about_accuracy(report: Report) -> list[str]:
     if worst:
         names = ", ".join(op.name for op in worst)
         steps.append(f"Look at the most sensitive ops ({names}): lpot inspect --tensors.")
-    steps.append("Use more calibration data, allow more trials or time, or lower the bar.")
+    more = "" if result["stopped"].startswith("performance_only") else ", allow more trials or time"
+    steps.append(f"Use more calibration data{more}, or lower the bar.")
     return steps
+
+
+def _about_proof(result: Mapping[str, Any]) -> list[str]:
+    interval = result.get("interval")
+    if result.get("proven") is not False or not interval or not interval.get("needed"):
+        return []
+    return [f"Evaluate about {interval['needed']} samples to prove that the bar is met."]
 
 
 def _about_speed(report: Report) -> list[str]:

@@ -49,9 +49,17 @@ def _judgement(result: Result) -> tuple[str, str]:
         f"against {words.accuracy(result.baseline.accuracy)} in FP32, "
         f"{change}, where {words.allowed(result.goal)} may be lost"
     )
+    if result.met and result.goal.is_implausible(result.accuracy, result.baseline.accuracy):
+        return f"bar met by an implausible gain, see the notes: {figures}", "yellow"
+    if result.met and result.proven is False:
+        return f"bar met on these {_samples(result)} samples; not proven: {figures}", "green"
     if result.met:
         return f"bar met: {figures}", "green"
     return f"bar missed, best effort: {figures}", "yellow"
+
+
+def _samples(result: Result) -> int:
+    return 0 if result.interval is None else result.interval.samples
 
 
 def rows(result: Result) -> Iterator[tuple[str, str]]:

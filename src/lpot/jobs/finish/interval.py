@@ -1,4 +1,4 @@
-"""The interval of the accuracy drop, where the metric kept what it found sample by sample."""
+"""How sure the drop is: its interval where single samples are known, a word where they are not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ if TYPE_CHECKING:
 def with_interval(job: Job, result: Result) -> Result:
     """The result with `interval`; pieces of scores recalled or made elsewhere are not known."""
     kept = getattr(job.evaluator, "pieces", None)
-    if kept is None or result.best is None or result.interrupted:
+    if result.best is None or result.interrupted:
         return result
-    before, after = kept.get(None), kept.get(result.best.recipe)
+    before = None if kept is None else kept.get(None)
+    after = None if kept is None else kept.get(result.best.recipe)
     if before is None or after is None:
+        _say_unknown(job, result)
         return result
     job.listener.phase("asking how sure the drop is")
     found = paired_interval(before, after, job.goal, job.config.tuning.random_seed)
@@ -29,15 +31,33 @@ def with_interval(job: Job, result: Result) -> Result:
     return replace(result, interval=found)
 
 
+def _say_unknown(job: Job, result: Result) -> None:
+    if job.request.eval_func is None or result.baseline is None or result.baseline.samples:
+        return
+    job.add_note(
+        "how sure this is can't be told: eval_func gives one number. One that yields a score per "
+        "sample gets bounds of the drop (docs/evaluation.md)"
+    )
+
+
 def _sentence(job: Job, found: Interval) -> str:
     goal = job.goal
     unit = "{:.3g}" if goal.relative is None else "{:.2%}"
     low, high = (unit.format(value).replace("%", " %") for value in (found.low, found.high))
+    how = f"{found.draws} paired resamplings of" if found.draws else "exact paired bounds of"
     text = (
-        f"the drop lies between {low} and {high} ({found.confidence:.0%} of {found.draws} paired "
-        f"resamplings of {found.samples} samples)"
+        f"the drop lies between {low} and {high} (each end with {found.confidence:.0%} confidence, "
+        f"by {how} {found.samples} samples)"
     )
-    bar = goal.absolute if goal.relative is None else goal.relative
-    if bar is not None and found.low <= bar < found.high:
-        text += f": too few to be sure that {words.allowed(goal)} is held; evaluate more"
-    return text
+    if found.holds(goal.allows) is not None:
+        return text
+    text += f": these samples do not prove whether {words.allowed(goal)} is held"
+    if found.needed is None:
+        return f"{text}, nor would many more"
+    return f"{text}; about {_round(found.needed)} would"
+
+
+def _round(count: int) -> int:
+    """To two figures: it is an estimate."""
+    digits = len(str(count)) - 2
+    return count if digits <= 0 else -(-count // 10**digits) * 10**digits

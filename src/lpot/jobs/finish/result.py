@@ -21,6 +21,7 @@ from lpot.core.recipe import Recipe
 from lpot.core.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
+from lpot.jobs.finish.doubts import warn_about_scores
 from lpot.jobs.finish.held_out import with_held_out
 from lpot.jobs.finish.interval import with_interval
 from lpot.jobs.finish.shortfall import shortfall
@@ -72,7 +73,10 @@ def finish(
     saved = saving(result.trials, result.baseline)
     if saved:
         job.add_note(saved)
-    _warn_about_scores(job, result)
+    warn_about_scores(job, result)
+    # A run that was broken off has not missed anything yet.
+    if result.met is False and not result.interrupted:
+        job.add_note(shortfall(job, result))
     result = with_held_out(job, with_interval(job, result))
     result = with_speed(job, result)
     for text in job.backend.offers(model):
@@ -177,27 +181,6 @@ def _why_nothing(outcome: Outcome) -> str:
     if not failed:
         return f"no trial was finished ({outcome.stopped})"
     return f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}"
-
-
-def _warn_about_scores(job: Job, result: Result) -> None:
-    if result.baseline is None:
-        return
-    failed = [trial for trial in result.trials if trial.state is State.FAILED]
-    if failed:
-        job.add_note(
-            f"{len(failed)} of {len(result.trials)} trial(s) failed, the last with: "
-            f"{failed[-1].error}"
-        )
-    scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
-    given = job.request.eval_func is not None
-    # A trial that scores otherwise proves that eval_func looks at its model.
-    if given and scored and all(t.accuracy == result.baseline.accuracy for t in scored):
-        job.add_note(
-            f"every INT8 trial scored exactly as FP32 does ({result.baseline.accuracy!r}): "
-            "is eval_func using the model it is given?"
-        )
-    if result.met is False:
-        job.add_note(shortfall(job, result))
 
 
 def _write(job: Job, result: Result) -> Result:

@@ -39,7 +39,7 @@ def shortfall(job: Job, result: Result) -> str:
 def _blamed(job: Job, result: Result) -> str:
     """The worst ops with their shares of the harm that single ops do."""
     harm = job.harm
-    if not harm and not result.interrupted and not job.watch.time_is_up:
+    if not harm and not job.watch.time_is_up:
         # A strategy that goes by trials alone has asked for no ranking.
         harm = dict(context(job).ranking())
     known = {key: math.inf if math.isnan(value) else value for key, value in harm.items()}
@@ -57,7 +57,9 @@ def _with_share(key: OpKey, harm: dict[OpKey, float]) -> str:
 def _next_steps(job: Job, result: Result) -> list[str]:
     steps = []
     limited = result.stopped.startswith(LIMITS)
-    if limited:
+    if job.watch.limits.performance_only:
+        steps.append("a search (`performance_only: false`)")
+    elif limited:
         steps.append("a larger max_trials or timeout")
     if job.calibration is not None:
         steps.append("more calibration data")

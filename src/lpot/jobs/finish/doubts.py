@@ -1,0 +1,70 @@
+"""What makes a score doubtful: one that ignores the model, a gain too good to be true, failures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lpot.core.eval_func import FunctionEvaluator
+from lpot.core.recipe import Recipe
+from lpot.core.result import Result
+from lpot.core.trial import Score, State
+from lpot.core.tune import guarded
+
+if TYPE_CHECKING:
+    from lpot.jobs.tune.quantize import Job
+
+
+class _NoModel:
+    """Handed to an eval_func in a model's place: whoever uses it can't but notice."""
+
+    recipe = Recipe({})  # not None: that is the baseline's
+    native: Any = object()
+    runner: Any = native
+
+
+def warn_about_scores(job: Job, result: Result) -> None:
+    if result.baseline is None:
+        return
+    failed = [trial for trial in result.trials if trial.state is State.FAILED]
+    if failed:
+        job.add_note(
+            f"{len(failed)} of {len(result.trials)} trial(s) failed, the last with: "
+            f"{failed[-1].error}"
+        )
+    if _ignores_its_model(job, result):
+        job.add_note(
+            f"warning: every INT8 trial scored exactly as FP32 does "
+            f"({result.baseline.accuracy!r}), and so did an object that is no model: "
+            "is eval_func using the model it is given?"
+        )
+    _warn_about_gain(job, result)
+
+
+def _ignores_its_model(job: Job, result: Result) -> bool:
+    """Ties are common and honest. What scores the same without any model is not."""
+    assert result.baseline is not None
+    evaluator, accuracy = job.evaluator, result.baseline.accuracy
+    scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
+    if not isinstance(evaluator, FunctionEvaluator) or result.interrupted or not scored:
+        return False
+    # A trial that scores otherwise proves that eval_func looks at its model.
+    if any(trial.accuracy != accuracy for trial in scored):
+        return False
+    blind: Any = _NoModel()
+    found = guarded(lambda: evaluator(blind))
+    return isinstance(found, Score) and found.accuracy == accuracy
+
+
+def _warn_about_gain(job: Job, result: Result) -> None:
+    if result.baseline is None or result.accuracy is None:
+        return
+    goal, before, after = job.goal, result.baseline.accuracy, result.accuracy
+    if not goal.is_implausible(after, before):
+        return
+    other = "a loss, or an error" if goal.higher_is_better else "an accuracy"
+    word = "false" if goal.higher_is_better else "true"
+    job.add_note(
+        f"warning: the score goes from {before:.6g} in FP32 to {after:.6g}: quantization does not "
+        f"gain that much. If the score is {other}, set "
+        f"`accuracy_criterion: {{higher_is_better: {word}}}`; the verdict is wrong without it"
+    )
