@@ -211,11 +211,11 @@ def no_compute() -> ModelProto:
     return net.model(net.op("Erf", [last], name="erf"))
 
 
-def float16() -> ModelProto:
+def float64() -> ModelProto:
     net = Net()
-    x = net.input("x", ["n", 8], TensorProto.FLOAT16)
-    net.const("w", net.random.standard_normal((8, 4)).astype(np.float16))
-    return net.model(net.op("MatMul", [x, "w"], name="half"), kind=TensorProto.FLOAT16)
+    x = net.input("x", ["n", 8], TensorProto.DOUBLE)
+    net.const("w", net.random.standard_normal((8, 4)).astype(np.float64))
+    return net.model(net.op("MatMul", [x, "w"], name="half"), kind=TensorProto.DOUBLE)
 
 
 def quantized(rest: bool = False) -> ModelProto:

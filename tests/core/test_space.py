@@ -103,6 +103,50 @@ def test_the_narrower_wish_wins() -> None:
     assert space.choices[HEAD][0].activation.algorithm == "minmax"
 
 
+LOW = TensorRule(dtype=("uint8", "int8"))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_an_op_s_own_rule_wins_over_that_of_its_kind(turned: bool) -> None:
+    kind = Rule("MatMul", KEEP, KEEP, kind_only=True, path="optype_wise.MatMul")
+    own = Rule("encoder/MatMul_1", LOW, path="op_wise.encoder/MatMul_1")
+    space = restrict(CAPABILITY, [own, kind] if turned else [kind, own])
+    assert HEAD not in space.choices
+    assert all(not choice.is_float for choice in space.choices[SECOND])
+
+
+def test_a_name_wins_over_a_pattern() -> None:
+    pattern = Rule("encoder/.*", KEEP, KEEP, path="op_wise.encoder/.*")
+    own = Rule("encoder/MatMul_1", LOW, path="op_wise.encoder/MatMul_1")
+    assert SECOND in restrict(CAPABILITY, [pattern, own]).choices
+
+
+def test_two_rules_that_contradict_each_other_are_both_named() -> None:
+    rules = [
+        Rule("encoder/.*", LOW, path="op_wise.encoder/.*"),
+        Rule(".*MatMul_1", KEEP, KEEP, path="op_wise..*MatMul_1"),
+    ]
+    with pytest.raises(ConfigError, match=r"MatMul_1 \(.*op_wise\.encoder/\.\* \(.*both be had"):
+        restrict(CAPABILITY, rules)
+    space = restrict(CAPABILITY, rules, lenient=True)
+    assert all(not choice.is_float for choice in space.choices[SECOND]), "the first one holds"
+
+
+def test_what_an_op_can_not_do_is_no_contradiction() -> None:
+    rules = [
+        Rule("add", TensorRule(algorithm=("minmax",)), path="op_wise.add"),
+        Rule("ad.*", TensorRule(algorithm=("kl",)), path="op_wise.ad.*"),
+        Rule("a.d", TensorRule(algorithm=("kl",)), path="op_wise.a.d"),
+    ]
+    with pytest.raises(ConfigError, match=r"can't be had for op add.*it can be"):
+        restrict(CAPABILITY, rules[1:])
+
+
+def test_names_that_another_tool_gave_match() -> None:
+    ops = {HEAD: OpInfo(HEAD, (*FULL, FP32), aliases=("MatMul_quant",))}
+    assert HEAD not in restrict(Capability(ops), [Rule("MatMul_quant", KEEP, KEEP)]).choices
+
+
 def test_broken_regex() -> None:
     with pytest.raises(ConfigError, match="neither an op name nor a valid regular expression"):
         restrict(CAPABILITY, [Rule("conv[", KEEP)])

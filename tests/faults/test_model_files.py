@@ -139,15 +139,13 @@ def test_objects_that_are_no_model(tune: Any, source: Any) -> None:
 # -- graphs --------------------------------------------------------------------------------------
 
 
-def test_graphs_without_nodes_outputs_or_a_new_enough_opset() -> None:
+def test_graphs_without_nodes_or_outputs() -> None:
     with pytest.raises(UnsupportedModel, match="no nodes"):
         load(ModelProto())
     model = onnx_models.mlp()
     del model.graph.output[:]
     with pytest.raises(UnsupportedModel, match="no outputs"):
         load(model)
-    with pytest.raises(UnsupportedModel, match=r"opset 9.*11 or newer.*convert_version"):
-        load(onnx_models.mlp(opset=9))
 
 
 def test_graphs_whose_names_do_not_fit_together() -> None:

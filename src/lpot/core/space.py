@@ -15,13 +15,15 @@ class OpInfo:
     """One op of the model as given.
 
     `choices` has the most wanted first. An op with no low-precision choice says why in `reason`.
-    `follower` marks ops that are low precision only between low-precision neighbours.
+    `follower` marks ops that are low precision only between low-precision neighbours. `aliases` are
+    names that other tools give it after rewriting it.
     """
 
     key: OpKey
     choices: tuple[OpConfig, ...] = (FP32,)
     reason: str = ""
     follower: bool = False
+    aliases: tuple[str, ...] = ()
 
     @property
     def can_be_low(self) -> bool:
@@ -145,6 +147,7 @@ def select(rule: Rule, ops: Mapping[OpKey, OpInfo]) -> tuple[list[OpKey], str]:
         return list(ops), "model"
     if not rule.kind_only:
         exact = [key for key in ops if key.name == rule.pattern]
+        exact = exact or [key for key, info in ops.items() if rule.pattern in info.aliases]
         if exact:
             return exact, "name"
         if not _PLAIN_NAME.match(rule.pattern):
@@ -162,6 +165,9 @@ def select(rule: Rule, ops: Mapping[OpKey, OpInfo]) -> tuple[list[OpKey], str]:
     return [key for key in ops if key.kind == rule.pattern], "kind"
 
 
+_WIDTH = {"name": 0, "regex": 1, "kind": 2, "model": 3}
+
+
 def restrict(
     capability: Capability,
     rules: Sequence[Rule],
@@ -175,22 +181,26 @@ def restrict(
     """
     left = {key: info.choices for key, info in capability.ops.items()}
     notes: list[str] = []
-    # The narrower wish is applied first, so that a model-wide one yields to it where both speak.
-    order = sorted(rules, key=lambda rule: (not rule.pattern, rule.kind_only))
-    bound: set[OpKey] = set()
-    for rule in order:
-        keys, how = select(rule, capability.ops)
+    bound: dict[OpKey, tuple[int, Rule]] = {}  # op → the narrowest rule for it, and how narrow
+    # The narrower wish is applied first, so that a wider one yields to it where both speak.
+    matched = [(rule, *select(rule, capability.ops)) for rule in rules]
+    for rule, keys, how in sorted(matched, key=lambda item: _WIDTH[item[2]]):
         if not keys:
             _unmatched(rule, capability, lenient, notes)
             continue
         if rule.pattern:
             notes.append(f"{rule.path or rule.pattern}: matched {len(keys)} op(s) by {how}")
-        refused = [key for key in keys if not _narrow(left, key, rule)]
-        if not refused:
-            bound.update(keys if rule.pattern else ())
-            continue
-        able = [key for key in refused if capability.ops[key].can_be_low and key not in bound]
-        if rule.pattern or (able and len(refused) == len(keys)):
+        width = _WIDTH[how]
+        refused = [
+            key
+            for key in keys
+            if not _narrow(left, key, rule) and not _yields(bound.get(key), width)
+        ]
+        clashing = [key for key in refused if key in bound and _offers(capability, key, rule)]
+        able = [key for key in refused if capability.ops[key].can_be_low]
+        if clashing:
+            _clash(rule, bound[clashing[0]][1], clashing[0], lenient, notes)
+        elif refused and (rule.pattern or (able and len(refused) == len(keys))):
             _refuse(rule, refused[0], capability, lenient, notes)
         elif able:
             kinds = sorted({key.kind for key in able})
@@ -198,7 +208,8 @@ def restrict(
                 f"{rule.path or 'model_wise'} ({rule}) is not available for {len(able)} op(s) "
                 f"({', '.join(kinds)}): these keep their supported settings"
             )
-        bound.update(keys if rule.pattern else ())
+        if rule.pattern:
+            bound = {key: (width, rule) for key in keys} | bound
     chosen = {
         key: options
         for key, options in left.items()
@@ -218,6 +229,26 @@ def _narrow(left: dict[OpKey, tuple[OpConfig, ...]], key: OpKey, rule: Rule) -> 
         return False
     left[key] = allowed
     return True
+
+
+def _yields(narrower: tuple[int, Rule] | None, width: int) -> bool:
+    """Whether a rule has nothing to say of an op, for one that names it more closely has spoken."""
+    return narrower is not None and narrower[0] < width
+
+
+def _offers(capability: Capability, key: OpKey, rule: Rule) -> bool:
+    """Whether the op could do what the rule asks, were it not for another rule."""
+    return any(rule.allows(choice) for choice in capability.ops[key].choices)
+
+
+def _clash(rule: Rule, other: Rule, key: OpKey, lenient: bool, notes: list[str]) -> None:
+    message = (
+        f"{rule.path or rule.pattern} ({rule}) and {other.path or other.pattern} ({other}) can't "
+        f"both be had for op {key}: take one of them out"
+    )
+    if not lenient:
+        raise ConfigError(message, path=rule.path)
+    notes.append(f"warning: {message}; the latter holds")
 
 
 def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[str]) -> None:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from backends.onnx.nets import Net
+from backends.onnx.nets import Net, images
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.passes.correct_bias import bias_shift, spread_scale
+from lpot.backends.onnx.run import session
 from lpot.core.recipe import Recipe
 from lpot.core.space import restrict
 from search.tear import Loom
@@ -113,3 +114,22 @@ def test_spread_is_what_it_was() -> None:
     np.testing.assert_allclose((rounded * mended[:, None]).std(axis=1), weight.std(axis=1), 1e-5)
     dead = np.zeros((4, 50), np.int8)
     np.testing.assert_array_equal(spread_scale(weight, dead, scale, 0), scale)
+
+
+def test_a_dead_channel_with_a_large_constant_spoils_no_range() -> None:
+    """What nobody reads is made small: the range belongs to the channels that are read."""
+    net = Net()
+    net.conv("x", "first", (8, 3, 3, 3))
+    net.conv(net.add("Relu", ["first"], "relu"), "second", (4, 8, 3, 3))
+    net.weights["first.w"][3], net.weights["first.b"][3] = 0.0, 500.0
+    net.weights["second.w"][:, 3] = 0.0
+    backend = OnnxBackend()
+    model = backend.load(net.make({"x": ["n", 3, 16, 16]}, ["second"]))
+    x = images(1)[0][0]
+    (exact,) = backend.run(model, (x,))
+    assert np.array_equal(session(model.folded).run(None, {"x": x})[0], exact)
+    recipe = restrict(backend.inspect(model), ()).default()
+    built = backend.build(model, recipe, backend.observe(model, [(x,)], (0,))[0])
+    (made,) = backend.run(built, (x,))
+    noise = float(((made - exact) ** 2).sum() / ((exact - exact.mean()) ** 2).sum())
+    assert -10 * np.log10(noise) > 25

@@ -33,6 +33,8 @@ from lpot.backends.onnx.passes.smooth_channels import smooth_channels, smoothed_
 from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_layernorm import spread_layernorm
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
+from lpot.backends.onnx.passes.widen_halves import widen_halves
+from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
@@ -52,7 +54,9 @@ from lpot.core.tensors import Pair
 PASSES = (
     raise_opset,
     split_fused,
+    widen_halves,
     fold_constants,
+    write_as_matmul,
     fold_batchnorm,
     reorder_gelu,
     spread_transposed_conv,

@@ -18,6 +18,8 @@ logger = logging.getLogger(__name__)
 
 # Ops that do the arithmetic and pay for themselves alone.
 COMPUTE = ("Conv", "ConvTranspose", "MatMul", "Gemm")
+# Ops that look rows up in a constant: their tables are stored in INT8, what they give is float.
+TABLES = ("Gather",)
 # Ops that keep or lose time: low precision only between low-precision neighbours.
 ARITHMETIC = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid")
 # Ops that move int8 values without changing them: the output has the input's scale.
@@ -145,6 +147,12 @@ def dynamic_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpCon
         )
         for granularity in granularities
     )
+
+
+def table_choices() -> tuple[OpConfig, ...]:
+    """Rows have a scale each. Nothing is multiplied, so that 8 bits overflow nowhere."""
+    rows = TensorConfig("int8", "sym", "per_channel", "minmax", 8)
+    return OpConfig(FP32.activation, rows, "dynamic"), FP32
 
 
 def follower_choices() -> tuple[OpConfig, ...]:

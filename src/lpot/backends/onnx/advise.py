@@ -26,8 +26,9 @@ def advise(graph: Graph, recipe: Recipe, observations: Observations) -> Iterator
         if changes:
             yield recipe.replace(changes)
     seen = extremes(observations)
-    low = {key.name for key in recipe.low_ops if key.kind in PRODUCTS}
-    inputs = {node.input[0] for node in graph.nodes if node.name in low}
+    low = {key.name for key in recipe.low_ops}
+    products = [node for node in graph.nodes if node.op_type in PRODUCTS]
+    inputs = {node.input[0] for node in products if node.name in low}
     if any(name in inputs and found.outlies for name, found in seen.items()):
         for alpha in ALPHAS:
             yield replace(recipe, repairs=(*recipe.repairs, f"{REPAIR}{alpha}"))
@@ -39,6 +40,7 @@ def _other_ranges(
     """For tensors whose range minmax wastes on a few values: the algorithm with the least error."""
     drawn = plan(graph, recipe)
     keys = {key.name: key for key in recipe.low_ops}
+    compute = {node.name for node in graph.nodes if node.op_type in COMPUTE}
     readers: dict[str, list[OpKey]] = {}
     for node in graph.nodes:
         if node.name in keys and node.input and recipe.ops[keys[node.name]].mode == "static":
@@ -46,7 +48,7 @@ def _other_ranges(
     changes: dict[OpKey, OpConfig] = {}
     for name in drawn.tensors:
         found = stats.get(drawn.roots.get(name, name))
-        if found is None or not any(key.kind in COMPUTE for key in readers.get(name, ())):
+        if found is None or not any(key.name in compute for key in readers.get(name, ())):
             continue
         best = better_algorithm(found)
         for key in readers[name] if best is not None else ():
@@ -59,10 +61,10 @@ def _dynamic(
     graph: Graph, recipe: Recipe, stats: Mapping[str, TensorStats]
 ) -> dict[OpKey, OpConfig]:
     """Matrix products whose input a range fixed beforehand keeps badly."""
-    keys = {key.name: key for key in recipe.low_ops if key.kind in PRODUCTS}
+    keys = {key.name: key for key in recipe.low_ops}
     changes: dict[OpKey, OpConfig] = {}
     for node in graph.nodes:
-        key = keys.get(node.name)
+        key = keys.get(node.name) if node.op_type in PRODUCTS else None
         if (
             key is None
             or recipe.ops[key].mode != "static"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
+from lpot.backends.onnx.abilities import TABLES
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.passes.correct_bias import Means, bias_shift, spread_scale
 from lpot.backends.onnx.plan import Plan, output_of
@@ -229,6 +230,9 @@ class _Emitter:
 
     def _emit_dynamic(self, node: NodeProto, config: OpConfig) -> None:
         """MatMulInteger on an input quantized while running; the runtime fuses the five ops."""
+        if node.op_type in TABLES:
+            self._emit_table(node)
+            return
         source = self._reader(node.input[0], low=False)
         quantized, scale, zero = self._dynamic_input(source)
         stem, _, _ = self._store_weight(node, config)
@@ -253,6 +257,23 @@ class _Emitter:
         self._add("Mul", [floats, scales], product)
         if bias:
             self._add("Add", [product, bias], output)
+
+    def _emit_table(self, node: NodeProto) -> None:
+        """Rows of integers and their scales are looked up, then multiplied."""
+        name, ids = node.input[0], self._reader(node.input[1], low=False)
+        key = (name, 0, 8)
+        if key not in self.cache:
+            data, params = quantize_weight(self.graph.weights[name], 0, bits=8)
+            self.cache[key] = data, np.asarray(params.scale, np.float32)
+        data, scale = self.cache[key]
+        stored, scales, _ = self._parts(f"{name}/axis0/8")
+        self.weights |= {stored: data, scales: scale.reshape(-1, *[1] * (data.ndim - 1))}
+        words = ("rows", "float", "row_scales")
+        rows, floats, factors = (self.fresh(f"{node.name}/{word}") for word in words)
+        self._add("Gather", [stored, ids], rows)
+        self._add("Cast", [rows], floats, to=1)
+        self._add("Gather", [scales, ids], factors)
+        self._add("Mul", [floats, factors], self._raw(node.output[0]))
 
     def _transposed(self, name: str) -> np.ndarray:
         key = (name, -1, 0)

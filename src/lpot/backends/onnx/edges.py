@@ -24,7 +24,8 @@ def edge_groups(
 ) -> list[tuple[str, tuple[OpKey, ...]]]:
     """Tensors that followers make, the worst in themselves first, and the ops that free each."""
     drawn = plan(graph, recipe)
-    keys = {key.name: key for key in recipe.low_ops if key.kind in COMPUTE}
+    compute = {node.name for node in graph.nodes if node.op_type in COMPUTE}
+    keys = {key.name: key for key in recipe.low_ops if key.name in compute}
     made = [
         node.output[0]
         for node in graph.nodes

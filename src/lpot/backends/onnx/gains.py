@@ -34,7 +34,9 @@ def gains(
     keys = [
         key
         for key in recipe.low_ops
-        if key.kind in COMPUTE and key.name in nodes and recipe.ops[key].mode == "static"
+        if key.name in nodes
+        and nodes[key.name].op_type in COMPUTE
+        and recipe.ops[key].mode == "static"
     ]
     graph = model.folded
     shapes = _shapes(model, observations, [nodes[key.name].input[0] for key in keys])

@@ -61,8 +61,10 @@ class Graph:
 
     @property
     def nbytes(self) -> int:
+        """Of all weights, those inside subgraphs included."""
         arrays = sum(array.nbytes for array in self.weights.values())
-        return arrays + sum(tensor.ByteSize() for tensor in self.opaque.values())
+        inner = sum(_inner_bytes(node) for node in self.nodes)
+        return arrays + inner + sum(tensor.ByteSize() for tensor in self.opaque.values())
 
     def is_constant(self, name: str) -> bool:
         return name in self.weights
@@ -145,6 +147,18 @@ def reads(node: NodeProto) -> Iterator[str]:
 
 def has_subgraph(node: NodeProto) -> bool:
     return any(True for attribute in node.attribute for _ in _subgraphs(attribute))
+
+
+def _inner_bytes(node: NodeProto) -> int:
+    """Bytes of the constants in a node's subgraphs."""
+    found = 0
+    for attribute in node.attribute:
+        for graph in _subgraphs(attribute):
+            found += sum(tensor.ByteSize() for tensor in graph.initializer)
+            for inner in graph.node:
+                found += sum(item.t.ByteSize() for item in inner.attribute if item.HasField("t"))
+                found += _inner_bytes(inner)
+    return found
 
 
 def _subgraphs(attribute: AttributeProto) -> Iterator[GraphProto]:

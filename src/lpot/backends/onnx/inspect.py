@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from onnx import NodeProto, TensorProto
@@ -11,10 +12,12 @@ from lpot.backends.onnx.abilities import (
     COMPUTE,
     FOLLOWERS,
     NEVER,
+    TABLES,
     bits_for,
     dynamic_choices,
     follower_choices,
     static_choices,
+    table_choices,
 )
 from lpot.backends.onnx.graph import Graph, attribute, has_subgraph
 from lpot.backends.onnx.model import OnnxModel
@@ -25,6 +28,7 @@ from lpot.core.space import Capability, OpInfo
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
 STANDARD = ("", "ai.onnx")
+LARGE = 65536  # entries of a table
 
 
 def key_of(node: NodeProto) -> OpKey:
@@ -43,7 +47,8 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
         if node is None:
             ops[key] = OpInfo(key, reason="folded into its neighbour before anything else")
         else:
-            ops[key] = _info(graph, node, key, approach, target)
+            info = _info(graph, node, key, approach, target)
+            ops[key] = replace(info, aliases=_aliases(given))
     notes = []
     seven = [kind for kind in ("Conv", "MatMul") if bits_for(kind, target) == 7]
     if seven and any(info.can_be_low for info in ops.values()):
@@ -55,10 +60,18 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
     return Capability(ops, tuple(notes))
 
 
+def _aliases(node: NodeProto) -> tuple[str, ...]:
+    """The op's names in LPOT 1.x, which split Gemm into MatMul and Add, and in files it wrote."""
+    base = (f"{node.name}_MatMul",) if node.op_type == "Gemm" else ()
+    return (*base, f"{node.name}_quant", *(f"{name}_quant" for name in base))
+
+
 def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target: Target) -> OpInfo:
     reason = why_not(graph, node)
     if reason:
         return OpInfo(key, reason=reason)
+    if node.op_type in TABLES:
+        return OpInfo(key, table_choices())
     if node.op_type in FOLLOWERS:
         if approach == "dynamic":
             return OpInfo(key, reason="dynamic quantization concerns MatMul and Gemm alone")
@@ -101,6 +114,8 @@ def why_not(graph: Graph, node: NodeProto) -> str:
         return NEVER[kind]
     if kind in QUANTIZED or kind.startswith("QLinear") or kind.endswith("Integer"):
         return "already quantized"
+    if kind in TABLES:
+        return _table_reason(graph, node)
     if kind not in COMPUTE and kind not in FOLLOWERS:
         return "has no INT8 kernel that pays"
     if _touches_quantized(graph, node):
@@ -108,6 +123,17 @@ def why_not(graph: Graph, node: NodeProto) -> str:
     if not _is_float32(graph, node):
         return "not a float32 op"
     return _compute_reason(graph, node) if kind in COMPUTE else _follower_reason(graph, node)
+
+
+def _table_reason(graph: Graph, node: NodeProto) -> str:
+    table = graph.weights.get(node.input[0])
+    if table is None or table.dtype != np.float32 or table.ndim < 2 or attribute(node, "axis", 0):
+        return "looks up no rows of a constant float32 table"
+    if table.size < LARGE:
+        return "its table is small: INT8 does not pay"
+    if any(user.op_type not in TABLES for user in graph.consumers[node.input[0]]):
+        return "its table is read by other ops, too, and stays as it is"
+    return "" if np.isfinite(table).all() else f"table {node.input[0]!r} holds NaN or Inf"
 
 
 def _compute_reason(graph: Graph, node: NodeProto) -> str:
@@ -120,6 +146,8 @@ def _compute_reason(graph: Graph, node: NodeProto) -> str:
             return "both sides are activations: INT8 attention products are slower than FP32"
         return "its weight is not a constant"
     weight = graph.weights[node.input[1]]
+    if any(has_subgraph(user) for user in graph.consumers[node.input[1]]):
+        return "its weight is read inside a subgraph, too, and would be stored twice"
     if not np.isfinite(weight).all():
         return f"weight {node.input[1]!r} holds NaN or Inf"
     if weight.size == 0:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, inliner, numpy_helper, version_converter
 
 from lpot.backends.onnx.external import OPAQUE, embed, external_file, fetch
 from lpot.backends.onnx.graph import Graph, reads
@@ -19,7 +19,8 @@ from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)
 
-MIN_OPSET = 11
+OLDEST = 7  # the first opset that ONNX Runtime runs; older models are converted
+CONVERTED = 13
 # What numpy and onnx raise over a tensor that is not what it says.
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError)
 _FOREIGN = (
@@ -82,13 +83,9 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
         raise UnsupportedModel(f"{what}: the graph has no nodes (an empty or foreign file?)")
     if len(proto.graph.output) == 0:
         raise UnsupportedModel(f"{what}: the graph has no outputs, so there is nothing to compute")
-    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
-    if opset < MIN_OPSET:
-        raise UnsupportedModel(
-            f"{what}: opset {opset}; opset {MIN_OPSET} or newer is needed: "
-            "onnx.version_converter.convert_version(model, 17), or export again"
-        )
     _check_names(proto, what)
+    proto = _readable(proto, what)
+    _open_dimensions(proto)
     for body in (proto.graph, *proto.functions):
         embed(body.node, folder, what)
     weights: dict[str, np.ndarray] = {}
@@ -114,8 +111,34 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
     _drop_constant_inputs(proto, {*weights, *opaque})
     # Weights that nobody reads are dropped: the runtime refuses them when handed over aside.
     bare = Graph(proto, nodes, weights, opaque).replaced(nodes, weights)
-    types, shapes = _infer(bare)
+    types, shapes = infer(bare)
     return Graph(proto, nodes, bare.weights, bare.opaque, types, shapes)
+
+
+def _readable(proto: ModelProto, what: str) -> ModelProto:
+    """The same model without functions of its own, in an opset that the runtime knows."""
+    opset = max((o.version for o in proto.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    try:
+        if proto.functions:
+            proto = inliner.inline_local_functions(proto)
+        if 0 < opset < OLDEST:
+            proto = version_converter.convert_version(proto, CONVERTED)
+    except (RuntimeError, ValueError, version_converter.ConvertError) as error:
+        if 0 < opset < OLDEST:
+            raise UnsupportedModel(
+                f"{what}: opset {opset} can't be converted to {CONVERTED} "
+                f"({str(error).splitlines()[0]}): export the model again"
+            ) from error
+        logger.info("functions are left as they are: %s", str(error).splitlines()[0])
+    return proto
+
+
+def _open_dimensions(proto: ModelProto) -> None:
+    """Some exporters write -1 or 0 for a size that is not known: the runtime takes both so."""
+    for value in (*proto.graph.input, *proto.graph.output):
+        for dim in value.type.tensor_type.shape.dim:
+            if dim.HasField("dim_value") and dim.dim_value <= 0:
+                dim.ClearField("dim_value")
 
 
 def _check_names(proto: ModelProto, what: str) -> None:
@@ -242,7 +265,7 @@ def _name_nodes(proto: ModelProto) -> None:
         seen.add(name)
 
 
-def _infer(graph: Graph) -> tuple[dict[str, int], dict[str, tuple[int | str | None, ...]]]:
+def infer(graph: Graph) -> tuple[dict[str, int], dict[str, tuple[int | str | None, ...]]]:
     """Types and shapes where inference can tell; what it can't tell is simply not there."""
     model, _ = graph.skeleton()
     try:

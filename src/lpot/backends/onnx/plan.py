@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING
+from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING, TABLES
 from lpot.backends.onnx.graph import DERIVED, Graph, attribute
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
@@ -172,6 +172,8 @@ def observed_tensors(graph: Graph, capable: Mapping[str, str]) -> list[str]:
     """Every tensor that some recipe could quantize. `capable`: node name → kind."""
     names: dict[str, None] = {}
     for node in graph.nodes:
+        if node.op_type in TABLES:
+            continue
         if node.name in capable or _is_derived_follower(node):
             for name in active_inputs(graph, node):
                 names.setdefault(name)

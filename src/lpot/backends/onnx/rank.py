@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnxruntime as ort
 
-from lpot.backends.onnx.abilities import COMPUTE
+from lpot.backends.onnx.abilities import COMPUTE, TABLES
 from lpot.backends.onnx.edges import edge_groups
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
@@ -48,7 +48,9 @@ def rank(
         return sum(map(distance, truth, found)) / len(probe)
 
     harm = {}
-    for key in tracked([key for key in recipe.low_ops if key.kind in COMPUTE]):
+    kinds = (*COMPUTE, *TABLES)
+    ranked = {node.name for node in model.folded.nodes if node.op_type in kinds}
+    for key in tracked([key for key in recipe.low_ops if key.name in ranked]):
         harm[key] = harm_of(recipe.with_float(other for other in recipe.low_ops if other != key))
     whole = harm_of(recipe)
     if sum(harm.values()) < EXPLAINED * whole:

@@ -20,6 +20,7 @@ from lpot.backends.onnx.run import PROVIDERS, run_session
 from lpot.core.card import compare_card, read_card, recipe_of
 from lpot.core.errors import SaveError, WorkspaceError
 from lpot.core.overflow import overflow_of
+from lpot.core.ptq.distance import arrays
 from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
@@ -89,11 +90,20 @@ def _verify(model: OnnxModel, draft: Path) -> None:
     for name, one, other in zip(
         model.output_names, expected, run_session(again, model.inputs, model.probe), strict=True
     ):
-        if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+        if not _same(one, other):
             raise SaveError(
                 f"{draft.name}: the saved model gives another {name!r} than the one in memory; "
                 "it was not kept. Please report this with the model"
             )
+
+
+def _same(one: object, other: object) -> bool:
+    """Equal to the last bit, sequences and maps included."""
+    left, right = list(arrays(one)), list(arrays(other))
+    return len(left) == len(right) and all(
+        np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+        for a, b in zip(left, right, strict=True)
+    )
 
 
 def restore(backend: OnnxBackend, path: Path) -> OnnxModel:

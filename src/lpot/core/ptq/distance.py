@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,10 +25,26 @@ def distance(truth: Sequence[Any], outputs: Sequence[Any]) -> float:
     >>> distance([np.array([3.0, 4.0])], [np.array([3.0, 4.5])])
     0.01
     """
-    return sum(
-        _one(np.asarray(reference), np.asarray(output))
-        for reference, output in zip(truth, outputs, strict=True)
-    )
+    exact, given = list(arrays(truth)), list(arrays(outputs))
+    if len(exact) != len(given):  # a sequence of another length
+        return math.inf
+    return sum(map(_one, exact, given))
+
+
+def arrays(outputs: Any) -> Iterator[Array]:
+    """Every array of a model's outputs, in a fixed order: sequences and maps are looked into.
+
+    >>> [array.tolist() for array in arrays([np.ones(2), [{2: 0.25, 1: 0.75}]])]
+    [[1.0, 1.0], 0.75, 0.25]
+    """
+    if isinstance(outputs, Mapping):
+        for key in sorted(outputs):
+            yield from arrays(outputs[key])
+    elif isinstance(outputs, list | tuple):
+        for item in outputs:
+            yield from arrays(item)
+    else:
+        yield np.asarray(outputs)
 
 
 def few(batches: Iterable[Any]) -> list[Any]:
@@ -72,7 +88,9 @@ def _one(reference: Array, output: Array) -> float:
     # Probabilities are compared as they are: of the least likely ones nobody asks.
     if not exact.size or (exact.min() >= 0.0 and exact.max() <= 1.0):
         return whole
-    return max(whole, *(_by_channel(error, power, axis) for axis in {1, exact.ndim - 1} if axis))
+    return max(
+        whole, *(_by_channel(error, power, axis) for axis in {1, exact.ndim - 1} if axis > 0)
+    )
 
 
 def _by_channel(error: Array, power: Array, axis: int) -> float:

@@ -107,16 +107,29 @@ def channel_scales(first: npt.ArrayLike, second: npt.ArrayLike) -> Array | None:
     array([0.5, 8. , 0.5])
     >>> channel_scales([1.0, 0.9], [0.8, 1.0]) is None
     True
+
+    A channel that nobody reads must not set the range of those that are read:
+
+    >>> channel_scales([1.0, 100.0, 0.9], [0.8, 0.0, 1.0])
+    array([  1., 128.,   1.])
     """
     makes = np.asarray(first, np.float64)
     reads = np.asarray(second, np.float64)
     alive = (makes > 0) & (reads > 0)
-    if alive.sum() < 2:
-        return None
+    factors = _even(makes, reads, alive) if alive.sum() > 1 else np.ones_like(makes)
+    if alive.any():
+        most = (makes / factors)[alive].max()
+        loud = (reads == 0) & (makes > most)
+        factors[loud] = 2.0 ** np.ceil(np.log2(makes[loud] / most))
+    return factors if np.any(factors != 1.0) else None
+
+
+def _even(makes: Array, reads: Array, alive: npt.NDArray[np.bool_]) -> Array:
+    """Factors for the channels that are read; ones when there is little to gain."""
     wanted = np.sqrt(makes[alive] / reads[alive])
     factors = np.ones_like(makes)
     # Around their own middle: a factor common to all channels gains nothing.
     factors[alive] = 2.0 ** np.round(np.log2(wanted / np.exp(np.mean(np.log(wanted)))))
     before = makes[alive].max() ** 2 * np.sum(reads[alive] ** 2)
     after = (makes / factors)[alive].max() ** 2 * np.sum((reads * factors)[alive] ** 2)
-    return factors if before > WORTH * after else None
+    return factors if before > WORTH * after else np.ones_like(makes)
