@@ -12,6 +12,7 @@ from onnx import ModelProto, TensorProto, helper
 import lpot
 import onnx_models
 from lpot.backends.onnx import OnnxBackend
+from lpot.core.ptq.distance import distance
 
 MAKERS: dict[str, Callable[[], ModelProto]] = {
     "mlp": onnx_models.mlp,
@@ -62,7 +63,13 @@ def test_every_op_of_every_model_is_listed_with_a_reason() -> None:
         plumbing = sum(
             node.op_type in ("Constant", "Shape", "Identity") for node in model.graph.node
         )
-        assert listed == len(model.graph.node) - plumbing, name
+        inner = sum(
+            len(item.g.node)
+            for node in model.graph.node
+            if node.op_type == "If"
+            for item in node.attribute
+        )
+        assert listed == len(model.graph.node) + inner - plumbing, name
         for key, info in capability.ops.items():
             assert info.can_be_low or info.reason, (name, key)
 
@@ -121,15 +128,44 @@ def test_tied_weights_are_stored_once(tune: Any) -> None:
     assert len({tensor.raw_data for tensor in matrices}) == len(matrices)
 
 
-def test_subgraphs_are_left_alone(tune: Any) -> None:
+def test_branches_are_quantized_and_share_weights_with_the_rest(tune: Any) -> None:
     model = onnx_models.with_if()
-    made = tune(model).model.native
-    old, new = (
-        next(node for node in proto.graph.node if node.op_type == "If") for proto in (model, made)
-    )
-    assert [a.SerializeToString() for a in old.attribute] == [
-        a.SerializeToString() for a in new.attribute
-    ]
+    data = onnx_models.feeds(model, count=8)
+    result = tune(model, data)
+    low = {key.name for key in result.recipe.low_ops}
+    assert {"before", "after", "branch/then/before", "branch/else/before"} <= low
+    made = result.model.native
+    (branch,) = [node for node in made.graph.node if node.op_type == "If"]
+    for item in branch.attribute:
+        assert "QuantizeLinear" in {node.op_type for node in item.g.node}
+        assert all(
+            tensor.data_type != TensorProto.FLOAT or not tensor.dims or len(tensor.dims) < 2
+            for tensor in item.g.initializer
+        )
+    stored = [t.name for t in made.graph.initializer]
+    assert not {"w0", "inner"} & set(stored)
+    for feed in data:
+        before, after = (onnx_models.run(given, feed) for given in (model, result.path))
+        assert distance(before, after) < 0.02
+
+
+def test_a_branch_that_no_sample_takes_stays_as_it_is(tune: Any) -> None:
+    model = onnx_models.with_if()
+    data = [{"x": np.abs(feed["x"])} for feed in onnx_models.feeds(model, count=4)]
+    result = tune(model, data)
+    words = {key.name: word for key, word in result.model.precisions.items()}
+    assert words["branch/then/before"] == "int8"
+    assert words.get("branch/else/before", "fp32") == "fp32"
+    (branch,) = [node for node in result.model.native.graph.node if node.op_type == "If"]
+    kinds = {item.name: {node.op_type for node in item.g.node} for item in branch.attribute}
+    assert kinds["else_branch"] == {"MatMul"}
+    assert "QuantizeLinear" in kinds["then_branch"]
+
+
+def test_an_op_in_a_branch_can_be_kept(tune: Any) -> None:
+    result = tune(onnx_models.with_if(), keep_fp32=["branch/then/before"])
+    assert "branch/then/before" not in {key.name for key in result.recipe.low_ops}
+    assert "branch/else/before" in {key.name for key in result.recipe.low_ops}
 
 
 def test_names_are_kept_as_the_user_knows_them(tune: Any) -> None:

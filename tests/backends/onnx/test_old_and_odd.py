@@ -152,12 +152,19 @@ def test_weights_inside_subgraphs_count_and_are_not_stored_twice() -> None:
 
     net = onnx_models.Net()
     first = net.op("MatMul", [net.input("x", ["n", 16]), net.weight("w", 16, 16)], name="outside")
-    flag = net.input("flag", [], TensorProto.BOOL)
-    bodies = {}
-    for word in ("then", "else"):
-        node = helper.make_node("MatMul", [first, "w"], [word], name=word)
-        value = helper.make_tensor_value_info(word, TensorProto.FLOAT, None)
-        bodies[f"{word}_branch"] = helper.make_graph([node], word, [], [value])
-    ops = backend.inspect(backend.load(net.model(net.op("If", [flag], **bodies)))).ops
+    turns, go = net.const("turns", np.array(2)), net.const("go", np.array(True))
+    value = helper.make_tensor_value_info
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["state", "w"], ["next"], name="inside"),
+            helper.make_node("Identity", ["on"], ["still"], name="still"),
+        ],
+        "body",
+        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
+        [value("still", 9, []), value("next", 1, None)],
+    )
+    ops = backend.inspect(
+        backend.load(net.model(net.op("Loop", [turns, go, first], body=body)))
+    ).ops
     (info,) = [info for key, info in ops.items() if key.name == "outside"]
     assert "inside a subgraph" in info.reason

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import onnxruntime
 
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import advise
+from lpot.backends.onnx.bodies import Body, Taps, branches, parts, put_back
 from lpot.backends.onnx.build import Mending, build_graph
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
@@ -42,7 +45,7 @@ from lpot.backends.onnx.run import run_session
 from lpot.backends.onnx.tensors import tensors, wiring
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
-from lpot.core.errors import CalibrationError
+from lpot.core.errors import CalibrationError, UnsupportedModel
 from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
 from lpot.core.ptq.smoothquant import extremes, smoothing
@@ -79,8 +82,17 @@ class OnnxBackend(Backend[OnnxModel]):
         graph, path = load_graph(source)
         model = OnnxModel(self, graph, source=path)
         model.session  # noqa: B018 - the passes may trust what the runtime has accepted
+        return self._prepared(model)
+
+    def _prepared(self, model: OnnxModel) -> OnnxModel:
         for step in PASSES:
             model.folded = step(model.folded)
+        found = []
+        for node, item, proto in branches(model.folded):
+            with suppress(UnsupportedModel):  # one that is no model by itself stays as it is
+                body = self._prepared(OnnxModel(self, load_graph(proto)[0]))
+                found.append(Body(node.name, item.name, node.input[0], body))
+        model.bodies = tuple(found)
         return model
 
     def inspect(
@@ -92,7 +104,17 @@ class OnnxBackend(Backend[OnnxModel]):
         self, model: OnnxModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
     ) -> dict[int, Observations]:
         capable = {info.key.name: info.key.kind for info in self.inspect(model, "auto").low()}
-        return observe(model, observed_tensors(model.folded, capable), batches, sizes)
+        tensors = observed_tensors(model.folded, capable)
+        if not model.bodies:
+            return observe(model, tensors, batches, sizes)
+        taps = Taps(model, model.bodies)
+        seen = observe(model, tensors, taps(batches), sizes)
+        inner = {
+            body.name: self.observe(body.model, taps.fed[body.name])[0]
+            for body in model.bodies
+            if taps.fed[body.name]
+        }
+        return {size: replace(one, extra={**one.extra, **inner}) for size, one in seen.items()}
 
     def build(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
@@ -110,8 +132,29 @@ class OnnxBackend(Backend[OnnxModel]):
         mending = _mending(recipe, observations, source)
         graph = spread_layernorm(build_graph(source, drawn, stats, cache, mending))
         precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
+        if model.bodies:
+            inner = self._built_bodies(model, recipe, observations)
+            graph = put_back(graph, {place: body.graph for place, body in inner.items()})
+            for body in inner.values():
+                precisions |= body.precisions
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
+
+    def _built_bodies(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations | None
+    ) -> dict[tuple[str, str], OnnxModel]:
+        """The branches of the model's Ifs; one that no batch has taken stays as it is."""
+        found = {}
+        for body in model.bodies:
+            seen = observations.extra.get(body.name) if observations is not None else None
+            names = {node.name for part in parts(body.model) for node in part.graph.nodes}
+            ops = {key: config for key, config in recipe.ops.items() if key.name in names}
+            if seen is None:
+                ops = {key: config for key, config in ops.items() if config.mode == "dynamic"}
+            own = replace(recipe, ops=ops)
+            if own.low_ops:
+                found[body.node, body.branch] = self.build(body.model, own, seen)
+        return found
 
     def _repaired(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None

@@ -142,7 +142,7 @@ def reads(node: NodeProto) -> Iterator[str]:
     yield from (name for name in node.input if name)
     for attribute in node.attribute:
         for graph in _subgraphs(attribute):
-            yield from _outer_reads(graph)
+            yield from outer_reads(graph)
 
 
 def has_subgraph(node: NodeProto) -> bool:
@@ -168,7 +168,7 @@ def _subgraphs(attribute: AttributeProto) -> Iterator[GraphProto]:
         yield from attribute.graphs
 
 
-def _outer_reads(graph: GraphProto) -> Iterator[str]:
+def outer_reads(graph: GraphProto) -> Iterator[str]:
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     own |= {name for node in graph.node for name in node.output}
     for node in graph.node:

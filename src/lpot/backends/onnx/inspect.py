@@ -49,6 +49,10 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
         else:
             info = _info(graph, node, key, approach, target)
             ops[key] = replace(info, aliases=_aliases(given))
+    for body in model.bodies:
+        for key, info in inspect(body.model, approach, target).ops.items():
+            known = (*info.aliases, key.name.removeprefix(body.prefix))
+            ops[key] = replace(info, aliases=known)
     notes = []
     seven = [kind for kind in ("Conv", "MatMul") if bits_for(kind, target) == 7]
     if seven and any(info.can_be_low for info in ops.values()):
@@ -106,6 +110,8 @@ def _per_channel(graph: Graph, node: NodeProto) -> bool:
 def why_not(graph: Graph, node: NodeProto) -> str:
     """The reason an op must stay in FP32; empty when it need not."""
     if has_subgraph(node):
+        if node.op_type == "If":
+            return "runs one of its branches, whose ops are listed for themselves"
         return "holds a subgraph, which is left alone"
     if node.domain not in STANDARD:
         return f"op of the domain {node.domain!r}, unknown to the quantizer"
@@ -146,7 +152,8 @@ def _compute_reason(graph: Graph, node: NodeProto) -> str:
             return "both sides are activations: INT8 attention products are slower than FP32"
         return "its weight is not a constant"
     weight = graph.weights[node.input[1]]
-    if any(has_subgraph(user) for user in graph.consumers[node.input[1]]):
+    users = graph.consumers[node.input[1]]
+    if any(has_subgraph(user) and user.op_type != "If" for user in users):
         return "its weight is read inside a subgraph, too, and would be stored twice"
     if not np.isfinite(weight).all():
         return f"weight {node.input[1]!r} holds NaN or Inf"

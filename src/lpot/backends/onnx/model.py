@@ -20,6 +20,7 @@ from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
     from lpot.backends.onnx import OnnxBackend
+    from lpot.backends.onnx.bodies import Body
 
 # Protobuf's limit is 2 GiB; some room is left for the nodes.
 EMBED_LIMIT = 2**31 - 2**27
@@ -46,6 +47,7 @@ class OnnxModel(Model):
         self.source = source
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.caches: dict[tuple[str, ...], WeightCache] = {}  # repairs → weights quantized so far
+        self.bodies: tuple[Body, ...] = ()  # branches of its Ifs, to build from (FP32 only)
         self._session: ort.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 

@@ -38,7 +38,12 @@ class Plan:
 
 def plan(graph: Graph, recipe: Recipe, minmax: Collection[str] = ()) -> Plan:
     """What the recipe comes to. Of the tensors in `minmax` nothing but the extremes are known."""
-    configs = {key.name: config for key, config in recipe.ops.items() if not config.is_float}
+    here = {node.name for node in graph.nodes}  # a recipe speaks of the branches of Ifs, too
+    configs = {
+        key.name: config
+        for key, config in recipe.ops.items()
+        if not config.is_float and key.name in here
+    }
     dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
     low = {name: config for name, config in configs.items() if config.mode == "static"}
     low |= {node.name: FOLLOW for node in graph.nodes if _is_derived_follower(node)}

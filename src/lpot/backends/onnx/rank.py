@@ -8,6 +8,7 @@ import numpy as np
 import onnxruntime as ort
 
 from lpot.backends.onnx.abilities import COMPUTE, TABLES
+from lpot.backends.onnx.bodies import parts
 from lpot.backends.onnx.edges import edge_groups
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
@@ -49,7 +50,8 @@ def rank(
 
     harm = {}
     kinds = (*COMPUTE, *TABLES)
-    ranked = {node.name for node in model.folded.nodes if node.op_type in kinds}
+    nodes = [node for part in parts(model) for node in part.folded.nodes]
+    ranked = {node.name for node in nodes if node.op_type in kinds}
     for key in tracked([key for key in recipe.low_ops if key.name in ranked]):
         harm[key] = harm_of(recipe.with_float(other for other in recipe.low_ops if other != key))
     whole = harm_of(recipe)
