@@ -44,7 +44,8 @@ class Case:
 
     @cached_property
     def model(self) -> Model:
-        return self.backend.load(self.source)
+        loaded: Model = self.backend.load(self.source)
+        return loaded
 
     @cached_property
     def capability(self) -> Capability:
@@ -63,7 +64,8 @@ class Case:
         return [np.asarray(output) for outputs in found for output in outputs]
 
     def build(self, recipe: Recipe) -> Model:
-        return self.backend.build(self.model, recipe, self.observations)
+        built: Model = self.backend.build(self.model, recipe, self.observations)
+        return built
 
 
 class BackendConformance:
@@ -207,7 +209,8 @@ class BackendConformance:
         for index, inputs in enumerate(case.batches):
             items = inputs.items() if isinstance(inputs, dict) else enumerate(inputs)
             file = folder / f"batch{index}.npz"
-            np.savez(file, **{str(name): np.asarray(value) for name, value in items})
+            arrays: dict[str, Any] = {str(name): np.asarray(value) for name, value in items}
+            np.savez(file, **arrays)
             names.append(str(file))
         kind = "dict" if isinstance(case.batches[0], dict) else "tuple"
         opener = case.reopen or ""
