@@ -53,12 +53,12 @@ def test_plain_lines(page: io.StringIO, trial: Any) -> None:
         "loading the model",
         "note: reduced range is used",
         "evaluating FP32",
-        "FP32: accuracy 0.9, bar 0.891 (at most 0.01 relative loss), 1.0 s",
+        "FP32: accuracy 0.9, bar 0.891 (at most 0.01 relative loss), 1 s",
         "calibrating (5 steps)",
-        "trial 1: accuracy 0.5, drop 44.44 %, bar missed, 0 ops in FP32, 2.0 s, best so far",
-        "trial 2: accuracy 0.895, drop 0.56 %, bar met, 1 op in FP32, 2.0 s, best so far",
+        "trial 1: accuracy 0.5, drop 44.44 %, bar missed, 0 ops in FP32, 2 s, best so far",
+        "trial 2: accuracy 0.895, drop 0.56 %, bar met, 1 op in FP32, 2 s, best so far",
         "trial 3: failed: ValueError: no",
-        "trial 4: accuracy 0.2, drop 77.78 %, bar missed, 0 ops in FP32, 2.0 s, recalled",
+        "trial 4: accuracy 0.2, drop 77.78 %, bar missed, 0 ops in FP32, 2 s, recalled",
         "warning: something is odd",
     ]
 
@@ -188,7 +188,7 @@ def test_a_trial_that_was_given_up_early_says_so(page: io.StringIO, trial: Any) 
     listener.baseline(Score(0.9, 1.0), Goal(relative=0.01))
     full = trial(1, 0.5)
     listener.trial(replace(full, score=replace(full.score, bounds=(0.4, 0.6))), None)
-    assert page.getvalue().splitlines()[-1].endswith("2.0 s, stopped early")
+    assert page.getvalue().splitlines()[-1].endswith("2 s, stopped early")
 
 
 def test_lower_is_better_counts_a_rise_as_a_drop(page: io.StringIO, trial: Any) -> None:

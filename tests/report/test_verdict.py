@@ -26,8 +26,8 @@ def test_the_bar_comes_first(result: Any) -> None:
         "bar met: accuracy 0.895 against 0.9 in FP32, a drop of 0.56 %, where 1 % may be lost"
     )
     body = "\n".join(lines[1:])
-    assert "2.00 [2.00 to 2.00] times as fast as FP32 (10 ms → 5 ms a batch of 4)" in body
-    assert "4 kB → 1 kB (4.0 times smaller)" in body
+    assert "2.00 [2.00 to 2.00] times as fast as FP32 (10.1 → 5.03 ms a batch of 4)" in body
+    assert "4 → 1 kB (4.0 times smaller)" in body
     assert "3 (2 trials and FP32); stopped: the bar is met" in body
     assert "int8 1, fp32 11" in body
     assert "conv9 and 1 more" in body and "conv10" not in body  # the first ten
@@ -40,14 +40,15 @@ def test_the_bar_comes_first(result: Any) -> None:
     [
         ({"accuracy": 0.5}, "bar missed, best effort: accuracy 0.5"),
         ({"accuracy": 0.91}, "a gain of 1.11 %"),
-        ({"accuracy": None}, "not evaluated: no eval function"),
+        ({"accuracy": None}, "not evaluated: no evaluation function"),
         ({"interrupted": True}, "interrupted: bar met"),
         ({"best": None, "met": False}, "no low-precision model was found"),
         ({"times": None}, "not measured"),
         ({"times": 0.5}, "slower: 0.50 [0.50 to 0.50] times the speed of FP32"),
         ({"times": 1.0}, "no significant difference: 1.00"),
         ({"path": None}, "not saved, see the notes"),
-        ({"float_ops": ()}, "none that could run in low precision"),
+        ({"float_ops": ()}, "11 ops that would gain only between low-precision neighbours"),
+        ({"float_ops": (), "precisions": {"int8": 12}}, "none that could run in low precision"),
     ],
 )
 def test_every_ending_is_said(result: Any, more: dict[str, Any], said: str) -> None:
@@ -70,7 +71,7 @@ def test_contrast_shows_plain_int8_beside_the_best(result: Any) -> None:
     lines = text(contrast(result())).splitlines()
     assert lines[0].split() == ["FP32", "plain", "INT8", "tuned"]
     assert "0.5 (bar missed)" in lines[1] and "0.895 (bar met)" in lines[1]
-    assert "10 ms" in lines[2] and "5 ms" in lines[2]
+    assert "10.1 ms" in lines[2] and "5.03 ms" in lines[2]
     assert "2.00 times [2.00 to 2.00]" in lines[3]
     assert "fp32 12" in lines[5] and "int8 12" in lines[5] and "int8 1, fp32 11" in lines[5]
 

@@ -142,16 +142,21 @@ def implied_approach(name: str | None) -> Approach | None:
 
 def missing_packages(name: str) -> tuple[str, ...]:
     """What to install before `framework: <name>` works; nothing is imported to find out."""
-    needs = BACKENDS[name].needs
+    return _missing(BACKENDS[name])
+
+
+def _missing(entry: Entry) -> tuple[str, ...]:
     return tuple(
-        package for module, package in needs.items() if importlib.util.find_spec(module) is None
+        package
+        for module, package in entry.needs.items()
+        if importlib.util.find_spec(module) is None
     )
 
 
 def _make(name: str, entry: Entry) -> Backend:
-    for module, package in entry.needs.items():
-        if importlib.util.find_spec(module) is None:
-            raise BackendUnavailable(name, package, entry.advice)
+    missing = _missing(entry)
+    if missing:
+        raise BackendUnavailable(name, " ".join(missing), entry.advice)
     try:
         backend: Backend = getattr(importlib.import_module(entry.module), entry.cls)()
     except ImportError as error:  # installed, but broken or of a wrong version
@@ -176,6 +181,11 @@ def detect(source: Any) -> str:
         for start, name in CLASSES.items():
             if full.startswith(start):
                 return name
+    if isinstance(source, Mapping):
+        raise UnsupportedModel(
+            f"given a {type(source).__name__} of {len(source)} entries: weights alone are no "
+            "model. Give the nn.Module after module.load_state_dict(...), or the model's file"
+        )
     raise UnsupportedModel(
         f"can't tell the framework of a {type(source).__module__}.{type(source).__qualname__}: "
         f"say it with `framework` (one of {', '.join(frameworks())})"

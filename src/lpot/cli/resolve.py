@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from lpot.core.blame import raised
 from lpot.core.errors import (
     CalibrationError,
     ConfigError,
@@ -35,7 +36,7 @@ class Blame(contextlib.AbstractContextManager[None]):
         trace: TracebackType | None,
     ) -> None:
         if isinstance(error, Exception) and not isinstance(error, LpotError):
-            raise self._kind(f"{self._what} raised {type(error).__name__}: {error}") from error
+            raise self._kind(f"{self._what} raised {raised(error)}") from error
 
 
 def resolve(reference: str, option: str) -> Any:

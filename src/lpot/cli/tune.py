@@ -125,6 +125,7 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
 def make_request(config: Config, options: dict[str, Any], listener: Listener) -> Request:
     """What the command line asks for; mistakes in it are found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
+    from lpot.core.door import COMMAND
     from lpot.core.space import Rule
     from lpot.jobs.tune.api import KEEP
     from lpot.jobs.tune.preflight import check_function
@@ -144,6 +145,7 @@ def make_request(config: Config, options: dict[str, Any], listener: Listener) ->
         new_run=options["new_run"],
         lenient=options["lenient"],
         measure_speed=not options["no_speed"],
+        door=COMMAND,
         listener=_with_mlflow(listener, options["mlflow"], config.model.name),
     )
 
@@ -162,9 +164,9 @@ def _with_mlflow(listener: Listener, uri: str | None, name: str) -> Listener:
 def make_config(options: dict[str, Any]) -> Config:
     """The file's configuration with the options over it; mistakes are told by the option's name."""
     from lpot.cli.resolve import model_name
-    from lpot.config import ConfigMistakes, load, override
+    from lpot.jobs.settings import change_config, read_config
 
-    config = load(options["conf"])
+    config = read_config(options["conf"])
     changes = {
         path: options[name] for name, path in KEYS.items() if options[name] not in (None, False)
     }
@@ -180,10 +182,8 @@ def make_config(options: dict[str, Any]) -> Config:
         changes[KEYS["strategy"]] = "auto"
     if options["conf"] is None and options["name"] is None:
         changes[KEYS["name"]] = model_name(options["model"])
-    try:
-        return override(config, changes)
-    except ConfigMistakes as error:
-        raise _by_option(error) from None
+    names = {path: f"--{name.replace('_', '-')}" for name, path in KEYS.items()}
+    return change_config(config, changes, names)
 
 
 def _loss(options: dict[str, Any]) -> float:
@@ -196,17 +196,6 @@ def _loss(options: dict[str, Any]) -> float:
         return share_lost(options["bar"])
     except ValueError as error:
         raise ConfigError(str(error), "--bar") from error
-
-
-def _by_option(error: Any) -> ConfigError:
-    """The mistakes under the names the user wrote."""
-    names = {path: f"--{name.replace('_', '-')}" for name, path in KEYS.items()}
-    lines = []
-    for mistake in error.mistakes:
-        path = ".".join(map(str, mistake.path))
-        key = next((key for key in (path, f"{path}.name") if key in names), "")
-        lines.append(f"{names.get(key, path)}: {mistake.message}")
-    return ConfigError("\n".join(lines))
 
 
 def show_result(out: Output, result: Result) -> int:

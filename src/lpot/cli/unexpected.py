@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 import traceback
 from pathlib import Path
 
 from lpot.cli.output import INTERNAL, WRONG_CALL
-
-OURS = Path(__file__).resolve().parents[1]
-LIBRARIES = tuple(Path(path).resolve() for path in set(sysconfig.get_paths().values()))
+from lpot.core.blame import blamed
 
 
 def unexpected(error: Exception, verbose: bool) -> int:
@@ -31,20 +28,3 @@ def unexpected(error: Exception, verbose: bool) -> int:
         text += "\nrun with -v for the traceback"
     sys.stderr.write(f"{text}\n")
     return status
-
-
-def blamed(error: Exception) -> tuple[traceback.FrameSummary | None, bool]:
-    """The innermost frame that is ours or the user's, and whether it is the user's.
-
-    What a library raises is the fault of whoever called it.
-    """
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        path = Path(frame.filename)
-        if not path.exists():
-            continue
-        path = path.resolve()
-        if path.is_relative_to(OURS):
-            return frame, False
-        if not any(path.is_relative_to(folder) for folder in LIBRARIES):
-            return frame, True
-    return None, False

@@ -106,13 +106,25 @@ def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
 
     >>> nearest("exit_polcy", ["exit_policy", "objective"])
     ['exit_policy']
+    >>> nearest("statik", ["post_training_static_quant", "quant_aware_training"])
+    ['post_training_static_quant']
+    >>> nearest("onnxruntime", ["onnx", "mxnet"])
+    ['onnx']
     """
     names = list(known)
     lowered: dict[str, str] = {}
     for name in names:
         lowered.setdefault(name.lower(), name)
     found = difflib.get_close_matches(word.lower(), lowered, n=count, cutoff=0.6)
+    found = found or _by_part(word.lower(), list(lowered))[:count]
     return [lowered[name] for name in found]
+
+
+def _by_part(word: str, names: list[str]) -> list[str]:
+    """Names of which a part is near, or with which the word begins."""
+    longest = sorted((n for n in names if len(n) > 3 and word.startswith(n)), key=len, reverse=True)
+    parts = [n for n in names if difflib.get_close_matches(word, n.split("_"), cutoff=0.75)]
+    return longest or parts
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -48,14 +48,19 @@ class FunctionEvaluator:
     up. `f.bounds = (low, high)` says otherwise, and is then held to.
     """
 
-    def __init__(self, function: Callable[..., Any], listener: Listener | None = None) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        listener: Listener | None = None,
+        word: str = "eval_func",  # what the user's door calls it
+    ) -> None:
         if not callable(function):
             raise EvaluationError(
-                f"eval_func must be a function of one model, got a {type(function).__name__}"
+                f"{word} must be a function of one model, got a {type(function).__name__}"
             )
         self.function = function
         self.listener = listener or Listener()
-        self.name = f"eval_func {getattr(function, '__qualname__', type(function).__qualname__)}"
+        self.name = f"{word} {getattr(function, '__qualname__', type(function).__qualname__)}"
         self.identity = source_hash(function)
         self._limited = _takes_limit(function)
         self._declared = _declared_bounds(function, self.name)

@@ -81,7 +81,7 @@ class Goal:
         if self.relative is not None and baseline == 0:
             raise EvaluationError(
                 "the FP32 baseline scored 0, and a relative bar is meaningless for 0: "
-                "set `accuracy_criterion.absolute` instead, or check eval_func"
+                "set `accuracy_criterion.absolute` instead, or check your evaluation function"
             )
 
     def bar(self, baseline: float) -> float:

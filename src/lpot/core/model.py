@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lpot.core import words
 from lpot.core.batch import InputSpec, Runs
 from lpot.core.recipe import Recipe
 
@@ -72,6 +73,11 @@ class Model(ABC):
     def graph_info(self) -> dict[str, str]:
         """Op name → op type."""
         return {key.name: key.kind for key in self.backend.inspect(self).ops}
+
+    def __repr__(self) -> str:
+        ops = "FP32" if self.recipe is None or not self.recipe.low_ops else "quantized"
+        bar = {True: ", holds the bar", False: ", misses the bar", None: ""}[self.met]
+        return f"<lpot model for {self.framework}: {ops}, {words.size(self.nbytes)}{bar}>"
 
     def save(self, path: str | Path) -> Path:
         """Write the model and its card; returns the path written."""

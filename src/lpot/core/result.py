@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lpot.core.benchmark import BenchmarkResult
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
+from lpot.core.report import OpRow, trial_row
 from lpot.core.resample import Interval
 from lpot.core.trial import Score, Trial
+from lpot.core.verdict import as_html, few_lines
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class HeldOut:
     met: bool
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The best model and the proof.
 
@@ -54,6 +57,24 @@ class Result:
     benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
     interval: Interval | None = None  # of the accuracy drop, where single samples are known
     held_out: HeldOut | None = None  # the scores on data that had no part in the search
+    ops: tuple[OpRow, ...] = ()  # every op: its precision, why, sensitivity, SQNR and time
+
+    def __repr__(self) -> str:
+        return few_lines(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_pandas(self, what: Literal["trials", "ops"] = "trials") -> Any:
+        """The trials, or the ops of the best model, as a DataFrame; needs pandas."""
+        if what not in ("trials", "ops"):
+            raise ValueError(f"given {what!r}, expected 'trials' or 'ops'")
+        try:
+            pandas = importlib.import_module("pandas")  # lpot does not depend on it
+        except ImportError as error:
+            raise ImportError("to_pandas needs the package pandas: pip install pandas") from error
+        found = self.ops if what == "ops" else tuple(map(trial_row, self.trials))
+        return pandas.DataFrame([asdict(row) for row in found])
 
     @property
     def accuracy(self) -> float | None:

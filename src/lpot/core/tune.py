@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from lpot.core.backend import Backend, Observations
+from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, LpotError, SaveError, WorkspaceError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal, Objectives
@@ -166,9 +167,9 @@ def _score_once(task: Task) -> Score:
     if isinstance(score, LpotError) and not isinstance(score, EvaluationError):
         raise score
     if isinstance(score, Exception):
-        raised = f"{task.evaluate.name} raised {type(score).__name__}: "
-        said = "" if isinstance(score, EvaluationError) else raised
-        raise EvaluationError(f"on the FP32 baseline: {said}{score}") from score
+        known = isinstance(score, EvaluationError)
+        said = str(score) if known else f"{task.evaluate.name} raised {raised(score)}"
+        raise EvaluationError(f"on the FP32 baseline: {said}") from score
     return score
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from lpot.core import words
 from lpot.core.report import OpRow, Report, TrialRow
 from lpot.core.tensors import Contrast
-from lpot.report import words
 from lpot.report.drawing import graph_plot
 from lpot.report.markup import asset, render
 from lpot.report.next_step import first_line, next_steps

@@ -6,9 +6,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from lpot.core.report import OpRow, Report, TrialRow
+from lpot.core.words import one_line
 from lpot.report.next_step import first_line, next_steps
 from lpot.report.table import listing
-from lpot.report.words import one_line
 
 STYLES = {"met": "green", "missed": "yellow", "open": "cyan"}
 MOST_TRIALS = 50  # lines; the page has all of them

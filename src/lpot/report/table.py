@@ -8,10 +8,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from lpot.core import words
 from lpot.core.benchmark import BenchmarkResult
 from lpot.core.result import Result
 from lpot.core.trial import Trial
-from lpot.report import words
 
 STYLES: Mapping[str, str] = {
     "ok": "green",
@@ -88,7 +88,7 @@ def _judged(trial: Trial | None) -> str:
 
 def _latencies(result: Result) -> tuple[str, str]:
     timings = () if result.benchmark is None else [m.timing for m in result.benchmark.models[:2]]
-    medians = [words.duration(timing.median) for timing in timings if timing is not None]
+    medians = words.durations([timing.median for timing in timings if timing is not None])
     return (medians[0], medians[1]) if len(medians) == 2 else ("not measured", "not measured")
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
+from lpot.core import words
 from lpot.core.tensors import LOUDEST, Contrast
-from lpot.report import words
 from lpot.report.html import document, figure
 from lpot.report.markup import render
 from lpot.report.table import listing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Literal
 
 from rich.console import Console, Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -10,11 +11,12 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from lpot.core import words
+from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
-from lpot.core.progress import Listener
+from lpot.core.progress import Chorus, Listener
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, State, Trial
-from lpot.report import words
 from lpot.report.scene import Scene
 from lpot.report.surface import PlainSurface, open_surface
 from lpot.report.verdict import verdict
@@ -187,6 +189,23 @@ class TerminalListener(Listener):
             left += f", search at most {words.clock(scene.search_left)}"
         line.add_row(self._spinner, scene.name, bar, Text(count + left, "dim"))
         return line
+
+
+def progress_listener(
+    progress: bool | Literal["auto", "plain"], other: Listener | None = None
+) -> Listener:
+    """What draws, as asked for, and a listener of the user's beside it."""
+    if progress not in (True, False, "auto", "plain"):
+        raise ConfigError(
+            f"given {progress!r}, expected 'auto', 'plain', True or False", "progress"
+        )
+    drawn = () if progress is False else (TerminalListener(live=_live(progress)),)
+    heard = drawn if other is None else (*drawn, other)
+    return heard[0] if len(heard) == 1 else Chorus(*heard)
+
+
+def _live(progress: bool | str) -> bool | None:
+    return False if progress == "plain" else None
 
 
 def _remarks(trial: Trial, best: Trial | None) -> list[str]:

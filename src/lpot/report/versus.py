@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from lpot.core import words
 from lpot.core.versus import Figure, OpChange, Versus
-from lpot.report import words
 from lpot.report.html import document, search
 from lpot.report.markup import render
 from lpot.report.table import listing

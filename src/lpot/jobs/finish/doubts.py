@@ -35,7 +35,7 @@ def warn_about_scores(job: Job, result: Result) -> None:
         job.add_note(
             f"warning: every INT8 trial scored exactly as FP32 does "
             f"({result.baseline.accuracy!r}), and so did an object that is no model: "
-            "is eval_func using the model it is given?"
+            f"is {job.request.door.evaluate} using the model it is given?"
         )
     _warn_about_gain(job, result)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, LpotError
 from lpot.core.evaluate import Evaluator, FunctionEvaluator
 from lpot.core.result import HeldOut, Result
@@ -26,7 +27,7 @@ def held_out_evaluator(job: Job) -> Evaluator | None:
     if given is None:
         return None
     if callable(given) and not hasattr(given, "__iter__"):
-        return FunctionEvaluator(given, job.listener)
+        return FunctionEvaluator(given, job.listener, "held_out")
     made = make_evaluator(replace(job.request, eval_func=None, eval_loader=given), job.source)
     if made is None:
         raise EvaluationError(
@@ -47,7 +48,9 @@ def with_held_out(job: Job, result: Result) -> Result:
         if isinstance(found, LpotError):
             job.add_note(f"warning: the winner could not be confirmed on held-out data: {found}")
             return result
-        raise EvaluationError(f"on held-out data: {evaluator.name} raised {found!r}") from found
+        raise EvaluationError(
+            f"on held-out data: {evaluator.name} raised {raised(found)}"
+        ) from found
     fp32, low = found
     met = job.goal.is_met(low, fp32)
     told = f"on held-out data FP32 scores {fp32:.6g} and the best {low:.6g}"

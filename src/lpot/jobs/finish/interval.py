@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from lpot.core import words
 from lpot.core.resample import Interval, paired_interval
 from lpot.core.result import Result
-from lpot.report import words
 
 if TYPE_CHECKING:
     from lpot.jobs.tune.quantize import Job
@@ -35,7 +35,8 @@ def _say_unknown(job: Job, result: Result) -> None:
     if job.request.eval_func is None or result.baseline is None or result.baseline.samples:
         return
     job.add_note(
-        "how sure this is can't be told: eval_func gives one number. One that yields a score per "
+        f"how sure this is can't be told: {job.request.door.evaluate} gives one number. One that "
+        "yields a score per "
         "sample gets bounds of the drop (docs/evaluation.md)"
     )
 

@@ -188,7 +188,9 @@ def _write(job: Job, result: Result) -> Result:
     try:
         write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
         write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
-        job.listener.finished(write_report(job, result).to_json())
+        report = write_report(job, result)
+        job.listener.finished(report.to_json())
+        result = replace(result, ops=report.ops)
     except OSError as error:
         logger.warning("%s: can't write the result (%s)", job.workspace.folder, error)
     return result

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lpot.core.backend import Backend
-from lpot.core.errors import ConfigError
+from lpot.core.door import FUNCTION
+from lpot.core.errors import ConfigError, did_you_mean
 from lpot.core.goal import Goal, share_lost
 from lpot.core.progress import Listener
 from lpot.core.result import Result
@@ -16,8 +17,31 @@ from lpot.core.space import Rule, TensorRule
 from lpot.core.strategy import Strategy
 from lpot.jobs.settings import Conf, change_config, read_config
 from lpot.jobs.tune.quantize import Request, quantize
+from lpot.report.terminal import progress_listener
 
 KEEP = TensorRule(dtype=("fp32",))
+APPROACHES = {
+    "static": "post_training_static_quant",
+    "dynamic": "post_training_dynamic_quant",
+    "auto": "post_training_auto_quant",
+    "qat": "quant_aware_training",
+}
+# the key of the yaml that an argument sets → the argument
+NAMES = {
+    "model.framework": "framework",
+    "model.trust": "trust",
+    "quantization.approach": "approach",
+    "quantization.target": "target",
+    "quantization.calibration.sampling_size": "sampling_size",
+    "tuning.strategy.name": "strategy",
+    "tuning.exit_policy.max_trials": "max_trials",
+    "tuning.exit_policy.timeout": "timeout",
+    "tuning.random_seed": "seed",
+    "tuning.executor": "executor",
+    "tuning.accuracy_criterion.relative": "goal",
+    "tuning.accuracy_criterion.absolute": "goal",
+    "tuning.accuracy_criterion.higher_is_better": "goal",
+}
 
 
 def tune(
@@ -36,7 +60,7 @@ def tune(
     sampling_size: int | None = None,
     seed: int | None = None,
     target: str | None = None,
-    keep_fp32: Sequence[str] = (),
+    keep_fp32: str | Sequence[str] = (),
     executor: str | Mapping[str, Any] | None = None,
     eval_loader: Any = None,
     held_out: Any = None,
@@ -48,29 +72,57 @@ def tune(
     lenient: bool = False,
     trust: bool | None = None,
     measure_speed: bool = True,
+    progress: bool | Literal["auto", "plain"] = "auto",
     listener: Listener | None = None,
 ) -> Result:
     """The best low-precision model that holds the bar.
 
     Args:
-        model: a path or the framework's own object.
-        calib: any iterable of batches; needed for static quantization.
-        evaluate: `evaluate(model) -> score`; without it and without a metric nothing is evaluated.
-        goal: how much may be lost: a relative share such as 0.01 or "1%", or a `Goal`.
-        bar: the same the other way round, how much of FP32 must be kept: "99%", 0.999, or MLPerf's
-            "mlperf" (99 %) and "mlperf_high" (99.9 %).
-        config: yaml file, dict or Config; the other arguments win over it.
-        strategy: name of the search, or a generator function; `auto` when there is no config.
-        keep_fp32: names or regular expressions of ops to leave in FP32.
-        executor: where trials are made: `serial`, `process` or `ray`, or a dict with its settings.
-        train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
-        held_out: data that confirm the winner in the end: a loader for the metric, or a function
+        model: A path, or the framework's own object: `onnx.ModelProto`, `nn.Module`, a Keras model,
+            a SavedModel folder …
+        calib: Calibration data: any iterable of batches as the model takes them. Needed for static
+            quantization; labels, if there are any, are not used.
+        evaluate: `evaluate(model)` returns the score. It gets the framework's own object. Without
+            it and without a metric nothing is evaluated.
+        goal: How much may be lost: a relative share such as 0.01 or "1%" (the default is 1 %), or
+            a `Goal`.
+        bar: The same the other way round, how much of FP32's score must be kept: "99%", 0.999, or
+            MLPerf's "mlperf" (99 %) and "mlperf_high" (99.9 %).
+        config: A yaml file, dict or `Config`; the other arguments win over it.
+        framework: "onnx", "pytorch", "tensorflow" or "mxnet", or a backend of yours; by default
+            the model tells.
+        approach: "static", "dynamic" (needs no calibration), "auto" (both, per op) or "qat".
+        strategy: Name of the search, or a generator function of yours; "auto" by default, "basic"
+            when there is a config that names none.
+        max_trials: The most models that are tried.
+        timeout: Seconds that the search may take. It ends earlier when there is nothing left to
+            gain; 0 stops at the first model that holds the bar, unless the strategy settles.
+        sampling_size: The number of calibration samples, or a list of numbers to try.
+        seed: Seed of everything random: the same seed gives the same recipes.
+        target: The CPU that the model will run on: "this", "avx2", "vnni" or "amx".
+        keep_fp32: Ops to keep in FP32, by name, regular expression or kind: "conv1", ["Softmax"].
+        executor: Where trials are made: "serial", "process" or "ray", or a dict with its settings.
+        eval_loader: Labelled batches for the metric: (inputs, labels).
+        held_out: Data that confirm the winner in the end: a loader for the metric, or a function
             of the model as `evaluate` is.
-        trust: the model's file may act: ops that read and write files or call Python are allowed.
-        output: where to write the best model besides the workspace.
+        metric: A metric by name, {"topk": 1}, or one of yours with update, result and reset.
+        train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
+        output: Where to write the best model besides the workspace.
+        workspace: The folder of history, report and best model; by default
+            `./lpot_workspace/<framework>/<name>`.
+        new_run: Start over; by default a tuning in the same workspace is resumed.
+        lenient: Only warn when a name of `keep_fp32` or of the config matches no op.
+        trust: The model's file may act: ops that read and write files or call Python are allowed.
+        measure_speed: Measure FP32 and the best model in the end, in turns.
+        progress: "auto" draws bars in a terminal and in a notebook, and writes plain lines
+            elsewhere, to stderr. "plain" is always lines, False is silence.
+        listener: Hears every event beside that: a `lpot.core.progress.Listener`.
 
     Returns:
-        A `Result`: `.model`, `.met`, `.accuracy`, `.speed`, `.faster`, `.recipe`, `.trials`.
+        A `Result`: `.model`, `.met`, `.accuracy`, `.speed`, `.recipe`, `.trials`, `.ops` …
+
+    Raises:
+        lpot.LpotError: Something given can't be used; the message says what, and what can.
     """
     # Without a yaml nothing says `basic`: go on from its answer to the best one.
     default = "auto" if config is None and strategy is None else None
@@ -88,7 +140,7 @@ def tune(
         "tuning.executor": executor,
         **_criterion(_one_of(goal, bar)),
     }
-    settled = change_config(read_config(config), changes)
+    settled = change_config(read_config(config), changes, NAMES)
     request = Request(
         config=settled,
         model=model,
@@ -100,20 +152,34 @@ def tune(
         q_func=train,
         backend=framework if framework is not None and not isinstance(framework, str) else None,
         strategy=strategy if strategy is not None and not isinstance(strategy, str) else None,
-        rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in keep_fp32),
+        rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in _several(keep_fp32)),
         output=None if output is None else Path(output),
         workspace=None if workspace is None else Path(workspace),
         new_run=new_run,
         lenient=lenient,
         measure_speed=measure_speed,
-        listener=listener or Listener(),
+        listener=progress_listener(progress, listener),
+        door=FUNCTION,
     )
     with closing(request.listener):
         return quantize(request)
 
 
+def _several(names: str | Sequence[str]) -> tuple[str, ...]:
+    found = (names,) if isinstance(names, str) else tuple(names)
+    for name in found:
+        if not isinstance(name, str):
+            raise ConfigError(f"given {name!r:.80}, expected names of ops", "keep_fp32")
+    return found
+
+
 def _approach_word(word: str | None) -> str | None:
-    return f"post_training_{word}_quant" if word in ("static", "dynamic", "auto") else word
+    if word is None or word in APPROACHES.values():
+        return word
+    if word not in APPROACHES:
+        near = did_you_mean(str(word), APPROACHES)
+        raise ConfigError(f"given {word!r}, allowed: {' | '.join(APPROACHES)}{near}", "approach")
+    return APPROACHES[word]
 
 
 def _one_of(goal: Goal | float | str | None, bar: float | str | None) -> Goal | float | str | None:

@@ -25,15 +25,15 @@ def make_evaluator(
 ) -> Evaluator | None:
     """eval_func first, then metric and loader; None when there is nothing to evaluate with."""
     if request.eval_func is not None:
-        return FunctionEvaluator(request.eval_func, request.listener)
-    section = request.config.evaluation.accuracy
+        return FunctionEvaluator(request.eval_func, request.listener, request.door.evaluate)
+    section, door = request.config.evaluation.accuracy, request.door
     metric = _metric(request)
     if metric is None:
         if request.eval_loader is not None:
             raise ConfigError(
-                "an evaluation loader was given without a metric: name one in "
-                "`evaluation.accuracy.metric`, set `quantizer.metric`, or give eval_func",
-                path=f"{ACCURACY}.metric",
+                f"an evaluation loader was given without a metric: give {door.metric}, name one in "
+                f"`{ACCURACY}.metric` in the yaml, or give {door.evaluate} a function",
+                path=door.eval_loader,
             )
         return None
     loader = request.eval_loader
@@ -41,9 +41,9 @@ def make_evaluator(
         loader = yaml_loader(request.config, section.dataloader, f"{ACCURACY}.dataloader")
     if loader is None:
         raise ConfigError(
-            "a metric was given without data to evaluate on: give eval_dataloader, or "
-            "`evaluation.accuracy.dataloader` in the yaml",
-            path=f"{ACCURACY}.dataloader",
+            f"a metric was given without data to evaluate on: give {door.eval_loader}, or "
+            f"`{ACCURACY}.dataloader` in the yaml",
+            path=door.metric,
         )
     if section.iteration < 0 and getattr(getattr(loader, "dataset", None), "endless", False):
         raise ConfigError(

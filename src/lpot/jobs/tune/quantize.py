@@ -27,6 +27,7 @@ from lpot.config.rules import (
 from lpot.config.schema import Config
 from lpot.core.backend import Approach, Backend, Differentiable, Observations
 from lpot.core.calibration import Calibration
+from lpot.core.door import SCRIPT, Door
 from lpot.core.errors import CalibrationError, ConfigError, DataError
 from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
@@ -81,6 +82,7 @@ class Request:
     lenient: bool = False
     measure_speed: bool = True
     listener: Listener = field(default_factory=Listener)
+    door: Door = SCRIPT
 
 
 def quantize(request: Request) -> Result:
@@ -200,10 +202,11 @@ class Job:
     def _check_calibration(self) -> None:
         options = (option for options in self.space.choices.values() for option in options)
         if self.calibration is None and any(option.mode == "static" for option in options):
+            door = self.request.door
             raise CalibrationError(
-                "static quantization needs calibration data: give a loader (q_dataloader, calib), "
+                f"static quantization needs calibration data: give a loader ({door.calib}), "
                 "or `quantization.calibration.dataloader` in the yaml; "
-                "`approach: post_training_dynamic_quant` needs none"
+                f"{door.dynamic} needs none"
             )
         if self.calibration is not None:
             try:
@@ -284,10 +287,11 @@ class Job:
                 None not in (history.evaluator, evaluator.identity)
                 and history.evaluator != evaluator.identity
             ):
+                door = self.request.door
                 self.add_note(
-                    "warning: eval_func's source changed since this history was written; its "
+                    f"warning: {evaluator.name} changed since this history was written; its "
                     "scores are used all the same. If they no longer hold, delete "
-                    f"{history.path} or use --new-run"
+                    f"{history.path} or {door.again}"
                 )
         return history
 
@@ -370,9 +374,8 @@ class Job:
 
     def build_once(self) -> Result:
         """Nothing to evaluate with: one all-INT8 model, and it is said that nobody checked it."""
-        self.add_note(
-            "not evaluated: no eval_func and no metric were given, so accuracy is unknown"
-        )
+        given = f"no {self.request.door.evaluate} function and no metric were given"
+        self.add_note(f"not evaluated: {given}, so accuracy is unknown")
         model = self.build(self.first_recipe())
         model.card = self.card(None)
         self.backend.save(model, self.best_path)

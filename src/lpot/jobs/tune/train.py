@@ -13,6 +13,7 @@ from typing import Any
 from lpot.config.rules import trains
 from lpot.core.backend import Observations, Trainable
 from lpot.core.batch import Batch, Inputs
+from lpot.core.blame import raised
 from lpot.core.calibration import ENDLESS_SAMPLES, Calibration, owned
 from lpot.core.errors import ConfigError, LpotError, TrainingError
 from lpot.core.eval_func import source_hash
@@ -129,7 +130,7 @@ class TrainJob(Job):
         if isinstance(returned, LpotError):
             raise returned
         if isinstance(returned, Exception):
-            said = f"q_func raised {type(returned).__name__}: {returned}"
+            said = f"{self.request.door.train} raised {raised(returned)}"
             raise TrainingError(said) from returned
         trained: Model = backend.finish_training(self.model, trainee, returned)
         seen = held or trainee.seen

@@ -3,27 +3,62 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from lpot.core.goal import Goal
 from lpot.core.recipe import Recipe
 
 
+def digits(value: float) -> str:
+    """Three of them, and no exponent.
+
+    >>> digits(0.10444), digits(52.31), digits(1234.5), digits(0.0000012), digits(0)
+    ('0.104', '52.3', '1234', '0.0000012', '0')
+    """
+    if abs(value) >= 999.5:
+        return f"{value:.0f}"
+    text = f"{value:.3g}"
+    return f"{value:.9f}".rstrip("0") if "e" in text else text
+
+
+def _unit(seconds: float) -> tuple[str, float]:
+    if seconds >= 0.9995:
+        return "s", 1.0
+    return ("ms", 1e3) if seconds >= 0.9995e-3 else ("µs", 1e6)
+
+
 def duration(seconds: float) -> str:
     """
-    >>> duration(0.0042), duration(2.26), duration(75), duration(7385)
-    ('4.2 ms', '2.3 s', '1 min 15 s', '2 h 3 min')
+    >>> duration(0.0042), duration(0.1044), duration(2.264), duration(75), duration(7385)
+    ('4.2 ms', '104 ms', '2.26 s', '1 min 15 s', '2 h 3 min')
     """
-    if seconds < 0.0995:
-        return f"{seconds * 1e3:.2g} ms"
-    if seconds < 9.95:
-        return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 60:
-        return f"{whole} s"
+        unit, scale = _unit(seconds)
+        return f"{digits(seconds * scale)} {unit}"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60} s"
     return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+def change(before: float, after: float) -> str:
+    """Two durations in one unit, so that they can be compared at a glance.
+
+    >>> change(0.104, 0.0523), change(1.2, 0.25)
+    ('104 → 52.3 ms', '1.2 → 0.25 s')
+    """
+    unit, scale = _unit(max(before, after))
+    return f"{digits(before * scale)} → {digits(after * scale)} {unit}"
+
+
+def durations(seconds: Sequence[float]) -> list[str]:
+    """For a row of a table: all in the unit of the longest.
+
+    >>> durations([0.104, 0.0523])
+    ['104 ms', '52.3 ms']
+    """
+    unit, scale = _unit(max(seconds, default=0.0))
+    return [f"{digits(each * scale)} {unit}" for each in seconds]
 
 
 def clock(seconds: float) -> str:
@@ -44,11 +79,24 @@ def size(count: float) -> str:
     >>> size(336436), size(1.25e9), size(12)
     ('336 kB', '1.25 GB', '12 bytes')
     """
+    unit, scale = _size_unit(count)
+    return f"{digits(count / scale)} {unit}"
+
+
+def size_change(before: float, after: float) -> str:
+    """
+    >>> size_change(1_020_000, 270_400)
+    '1.02 → 0.27 MB'
+    """
+    unit, scale = _size_unit(max(before, after))
+    return f"{digits(before / scale)} → {digits(after / scale)} {unit}"
+
+
+def _size_unit(count: float) -> tuple[str, float]:
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if count >= scale:
-            value = count / scale
-            return f"{value:.0f} {unit}" if value >= 99.5 else f"{value:.3g} {unit}"
-    return f"{count:.0f} bytes"
+        if count >= 0.9995 * scale:
+            return unit, scale
+    return "bytes", 1.0
 
 
 def accuracy(value: float | None) -> str:
