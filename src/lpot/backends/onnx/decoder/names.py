@@ -1,0 +1,180 @@
+"""Where each family keeps its weights: one view with the same words for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from lpot.backends.onnx.decoder.shape import DecoderShape
+from lpot.core.errors import UnsupportedModel
+
+Linear = tuple[np.ndarray, np.ndarray | None]  # [outputs, inputs] and bias
+
+# part of a layer → its name in the family; {} is the number of the layer
+_LLAMA = {
+    "layer": "model.layers.{}.",
+    "embedding": "model.embed_tokens",
+    "final_norm": "model.norm",
+    "head": "lm_head",
+    "norm1": "input_layernorm",
+    "norm2": "post_attention_layernorm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "q_norm": "self_attn.q_norm",
+    "k_norm": "self_attn.k_norm",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+}
+_GEMMA2 = {
+    **_LLAMA,
+    "after1": "post_attention_layernorm",
+    "norm2": "pre_feedforward_layernorm",
+    "after2": "post_feedforward_layernorm",
+}
+_GPT2 = {
+    "layer": "transformer.h.{}.",
+    "embedding": "transformer.wte",
+    "positions": "transformer.wpe",
+    "final_norm": "transformer.ln_f",
+    "head": "lm_head",
+    "norm1": "ln_1",
+    "norm2": "ln_2",
+    "o": "attn.c_proj",
+    "up": "mlp.c_fc",
+    "down": "mlp.c_proj",
+}
+_OPT = {
+    "layer": "model.decoder.layers.{}.",
+    "embedding": "model.decoder.embed_tokens",
+    "positions": "model.decoder.embed_positions",
+    "final_norm": "model.decoder.final_layer_norm",
+    "head": "lm_head",
+    "norm1": "self_attn_layer_norm",
+    "norm2": "final_layer_norm",
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.out_proj",
+    "up": "fc1",
+    "down": "fc2",
+}
+_NEOX = {
+    "layer": "gpt_neox.layers.{}.",
+    "embedding": "gpt_neox.embed_in",
+    "final_norm": "gpt_neox.final_layer_norm",
+    "head": "embed_out",
+    "norm1": "input_layernorm",
+    "norm2": "post_attention_layernorm",
+    "o": "attention.dense",
+    "up": "mlp.dense_h_to_4h",
+    "down": "mlp.dense_4h_to_h",
+}
+_PHI = {
+    **_LLAMA,
+    "final_norm": "model.final_layernorm",
+    "o": "self_attn.dense",
+    "up": "mlp.fc1",
+    "down": "mlp.fc2",
+}
+_WORDS = {"gemma2": _GEMMA2, "gpt2": _GPT2, "opt": _OPT, "gpt_neox": _NEOX, "phi": _PHI}
+
+
+@dataclass(frozen=True, eq=False)
+class Weights:
+    """The weights of one decoder by what they are for."""
+
+    shape: DecoderShape
+    tensors: Mapping[str, np.ndarray]
+
+    def array(self, word: str, layer: int | None = None, kind: str = "weight") -> np.ndarray | None:
+        name = self._stored(self._name(word, layer, kind))
+        return self.tensors.get(name)
+
+    def norm(self, word: str, layer: int | None = None) -> Linear:
+        weight = self._needed(word, layer)
+        return weight + np.float32(self.shape.norm_offset), self.array(word, layer, "bias")
+
+    def table(self, word: str) -> np.ndarray:
+        return self._needed(word, None)
+
+    def head(self) -> Linear:
+        """The head's own weight, or the embedding where they are one."""
+        for name in (self._words["head"], "lm_head"):
+            if f"{name}.weight" in self.tensors:
+                return self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
+        if not self.shape.tied:
+            self._plain(f"{self._words['head']}.weight")
+        return self.table("embedding"), None
+
+    def linear(self, word: str, layer: int) -> Linear:
+        """[outputs, inputs] and bias, cut out of the packed weight that some families keep."""
+        shape = self.shape
+        if shape.family == "gpt2":
+            return self._gpt2(word, layer)
+        if shape.family == "gpt_neox" and word in "qkv":
+            return self._neox(word, layer)
+        if shape.family == "phi3" and word in ("q", "k", "v", "gate", "up"):
+            return self._phi3(word, layer)
+        return self._needed(word, layer), self.array(word, layer, "bias")
+
+    def _gpt2(self, word: str, layer: int) -> Linear:
+        """GPT-2 keeps [inputs, outputs], and q, k, v side by side."""
+        stem = self._words["layer"].format(layer)
+        name = f"{stem}attn.c_attn" if word in "qkv" else f"{stem}{self._words[word]}"
+        weight, bias = self._plain(f"{name}.weight").T, self._plain(f"{name}.bias")
+        if word in "qkv":
+            size = self.shape.hidden
+            part = slice("qkv".index(word) * size, ("qkv".index(word) + 1) * size)
+            weight, bias = weight[part], bias[part]
+        return weight, bias
+
+    def _neox(self, word: str, layer: int) -> Linear:
+        """q, k, v of one head stand together, head by head."""
+        stem = f"{self._words['layer'].format(layer)}attention.query_key_value"
+        heads, size = self.shape.heads, self.shape.head_dim
+        at = "qkv".index(word)
+        weight = self._plain(f"{stem}.weight").reshape(heads, 3, size, -1)[:, at]
+        bias = self.tensors.get(self._stored(f"{stem}.bias"))
+        cut = None if bias is None else bias.reshape(heads, 3, size)[:, at].reshape(-1)
+        return weight.reshape(heads * size, -1), cut
+
+    def _phi3(self, word: str, layer: int) -> Linear:
+        stem = self._words["layer"].format(layer)
+        if word in ("gate", "up"):
+            both = self._plain(f"{stem}mlp.gate_up_proj.weight")
+            half = len(both) // 2
+            return (both[:half] if word == "gate" else both[half:]), None
+        whole = self._plain(f"{stem}self_attn.qkv_proj.weight")
+        q, kv = self.shape.heads * self.shape.head_dim, self.shape.kv_heads * self.shape.head_dim
+        start = {"q": 0, "k": q, "v": q + kv}[word]
+        return whole[start : start + (q if word == "q" else kv)], None
+
+    @property
+    def _words(self) -> Mapping[str, str]:
+        return _WORDS.get(self.shape.family, _LLAMA)
+
+    def _name(self, word: str, layer: int | None, kind: str) -> str:
+        stem = "" if layer is None else self._words["layer"].format(layer)
+        return f"{stem}{self._words[word]}.{kind}"
+
+    def _needed(self, word: str, layer: int | None) -> np.ndarray:
+        return self._plain(self._name(word, layer, "weight"))
+
+    def _stored(self, name: str) -> str:
+        """The name as it stands in the file: models saved without their head lack the first word."""
+        return name if name in self.tensors else name.partition(".")[2]
+
+    def _plain(self, name: str) -> np.ndarray:
+        stored = self._stored(name)
+        if stored not in self.tensors:
+            known = ", ".join(list(self.tensors)[:3])
+            raise UnsupportedModel(
+                f"the weights have no {name!r} although config.json says {self.shape.family!r}; "
+                f"they begin with {known}"
+            )
+        return self.tensors[stored]

@@ -1,0 +1,279 @@
+"""A decoder's graph: plain products for the weights, the runtime's own attention and norms.
+
+Inputs: input_ids [batch, tokens], attention_mask [batch, past + tokens] and the KV cache,
+past_key_values.N.key / .value [batch, kv heads, past, head]; outputs: logits and present.N.key /
+.value. These are the names that onnxruntime-genai looks for. Padding is on the right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+
+from lpot.backends.onnx.decoder.names import Linear, Weights
+from lpot.backends.onnx.decoder.rotary import rotary_tables
+from lpot.backends.onnx.decoder.shape import DecoderShape
+from lpot.backends.onnx.graph import Graph
+from lpot.core.errors import UnsupportedModel
+from lpot.core.progress import tracked
+
+OPSET, IR = 21, 10
+MICROSOFT = "com.microsoft"
+_ACTIVATIONS = ("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "quick_gelu")
+
+
+def write_decoder(weights: Weights) -> Graph:
+    """The graph of a decoder, FP32."""
+    return _Writer(weights).write()
+
+
+class _Writer:
+    def __init__(self, weights: Weights) -> None:
+        self.source = weights
+        self.shape: DecoderShape = weights.shape
+        if self.shape.activation not in _ACTIVATIONS:
+            raise UnsupportedModel(
+                f"activation {self.shape.activation!r} is not known here: "
+                f"{', '.join(_ACTIVATIONS)} are"
+            )
+        self.nodes: list[NodeProto] = []
+        self.weights: dict[str, np.ndarray] = {}
+
+    def write(self) -> Graph:
+        self._lengths()
+        if self.shape.rotary:
+            cos, sin = rotary_tables(self.shape)
+            self.weights |= {"cos_cache": cos, "sin_cache": sin}
+        residual, pending = self._embedded(), ""
+        for layer in tracked(range(self.shape.layers)):
+            residual, pending = self._layer(layer, residual, pending)
+        normed, _ = self._skip_norm("final_norm", residual, pending, None)
+        self._logits(normed)
+        return Graph(self._header(), tuple(self.nodes), self.weights)
+
+    # -- the parts ---------------------------------------------------------------------------
+
+    def _lengths(self) -> None:
+        """What the attention must know: tokens of each row less one, and the longest row."""
+        self._const("one", np.array([1], np.int64))
+        self._const("first", np.array(1, np.int64))
+        self._op("ReduceSum", ["attention_mask", "one"], "row_lengths", keepdims=0)
+        self._op("Sub", ["row_lengths", "one"], "row_last")
+        self._op("Cast", ["row_last"], "seqlens_k", to=TensorProto.INT32)
+        self._op("Shape", ["attention_mask"], "mask_shape")
+        self._op("Gather", ["mask_shape", "first"], "total", axis=0)
+        self._op("Cast", ["total"], "total_length", to=TensorProto.INT32)
+        if self.shape.rotary == self.shape.head_dim:
+            return
+        self._op("Shape", ["input_ids"], "ids_shape")
+        self._op("Gather", ["ids_shape", "first"], "tokens", axis=0)
+        self._op("Sub", ["total", "tokens"], "past_length")
+        if self.shape.rotary:
+            self._op("Reshape", ["past_length", "one"], "past_place")
+
+    def _embedded(self) -> str:
+        self._const("embed_tokens.weight", self.source.table("embedding"))
+        found = self._op("Gather", ["embed_tokens.weight", "input_ids"], "embedded")
+        if self.shape.embedding_scale != 1.0:
+            self._const("embedding_scale", np.float32(self.shape.embedding_scale))
+            found = self._op("Mul", [found, "embedding_scale"], "embedded_scaled")
+        if not self.shape.rotary:
+            found = self._op("Add", [found, self._learned()], "embedded_placed")
+        return found
+
+    def _learned(self) -> str:
+        table = self.source.table("positions")[self.shape.learned_offset :]
+        self._const("embed_positions.weight", table)
+        self._const("step", np.array(1, np.int64))
+        places = self._op("Range", ["past_length", "total", "step"], "places")
+        return self._op("Gather", ["embed_positions.weight", places], "placed")
+
+    def _layer(self, at: int, residual: str, pending: str) -> tuple[str, str]:
+        """The residual as it is and what is still to be added to it, behind this layer."""
+        stem = f"layers.{at}"
+        normed, residual = self._skip_norm("norm1", residual, pending, at)
+        attended = self._attention(at, normed)
+        if self.shape.sandwich:
+            attended = self._norm("after1", attended, at)
+        if self.shape.parallel:
+            other = normed if self.shape.shared_norm else self._norm("norm2", residual, at)
+            both = self._op("Add", [attended, self._mlp(at, other)], f"{stem}/both")
+            return residual, both
+        normed, residual = self._skip_norm("norm2", residual, attended, at)
+        made = self._mlp(at, normed)
+        return residual, self._norm("after2", made, at) if self.shape.sandwich else made
+
+    def _attention(self, at: int, x: str) -> str:
+        shape, stem = self.shape, f"layers.{at}/attn"
+        q, k, v = (self._linear(word, at, x, f"{stem}/{word}_proj") for word in "qkv")
+        if shape.head_norms:
+            q = self._head_norm("q_norm", at, q, shape.heads)
+            k = self._head_norm("k_norm", at, k, shape.kv_heads)
+        # The runtime's attention rotates whole heads; what rotates a part of them goes before it.
+        inside = shape.rotary == shape.head_dim
+        if shape.rotary and not inside:
+            q = self._rotated(q, shape.heads, f"{stem}/q_turned")
+            k = self._rotated(k, shape.kv_heads, f"{stem}/k_turned")
+        past = [f"past_key_values.{at}.key", f"past_key_values.{at}.value"]
+        caches = ["cos_cache", "sin_cache"] if inside else []
+        settings: dict[str, Any] = {
+            "num_heads": shape.heads,
+            "kv_num_heads": shape.kv_heads,
+            "do_rotary": int(inside),
+            "scale": shape.attention_scale or shape.head_dim**-0.5,
+            "softcap": shape.attention_softcap,
+            "local_window_size": self._window(at),
+        }
+        made = [f"{stem}/attended", f"present.{at}.key", f"present.{at}.value"]
+        inputs = [q, k, v, *past, "seqlens_k", "total_length", *caches]
+        self.nodes.append(
+            helper.make_node(
+                "GroupQueryAttention", inputs, made, name=stem, domain=MICROSOFT, **settings
+            )
+        )
+        return self._linear("o", at, made[0], f"{stem}/o_proj")
+
+    def _rotated(self, x: str, heads: int, output: str) -> str:
+        inputs = [x, "past_place", "cos_cache", "sin_cache"]
+        size = self.shape.rotary
+        return self._op(
+            *("RotaryEmbedding", inputs, output),
+            domain=MICROSOFT,
+            num_heads=heads,
+            rotary_embedding_dim=size,
+        )
+
+    def _window(self, at: int) -> int:
+        shape = self.shape
+        has_one = shape.window and at % shape.window_every == 0
+        return shape.window if has_one and shape.window < shape.positions else -1
+
+    def _mlp(self, at: int, x: str) -> str:
+        stem = f"layers.{at}/mlp"
+        up = self._linear("up", at, x, f"{stem}/up_proj")
+        if self.shape.gated:
+            gate = self._activation(self._linear("gate", at, x, f"{stem}/gate_proj"), stem)
+            up = self._op("Mul", [gate, up], f"{stem}/gated")
+        else:
+            up = self._activation(up, stem)
+        return self._linear("down", at, up, f"{stem}/down_proj")
+
+    def _activation(self, x: str, stem: str) -> str:
+        word, name = self.shape.activation, f"{stem}/act"
+        if word == "relu":
+            return self._op("Relu", [x], name)
+        if word in ("silu", "quick_gelu"):
+            alpha = 1.0 if word == "silu" else 1.702
+            return self._op("QuickGelu", [x], name, domain=MICROSOFT, alpha=alpha)
+        return self._op("Gelu", [x], name, approximate="none" if word == "gelu" else "tanh")
+
+    def _logits(self, x: str) -> None:
+        final = "logits" if not self.shape.final_softcap else "logits/raw"
+        self._product(self.source.head(), x, "lm_head", final)
+        if self.shape.final_softcap:
+            self._const("softcap", np.float32(self.shape.final_softcap))
+            self._op("Div", ["logits/raw", "softcap"], "logits/small")
+            self._op("Tanh", ["logits/small"], "logits/bent")
+            self._op("Mul", ["logits/bent", "softcap"], "logits")
+
+    # -- norms and products ------------------------------------------------------------------
+
+    def _norm_parts(self, word: str, at: int | None) -> tuple[str, list[str]]:
+        name = word if at is None else f"layers.{at}/{word}"
+        weight, bias = self.source.norm(word, at)
+        self._const(f"{name}.weight", weight)
+        inputs = [f"{name}.weight"]
+        if self.shape.norm == "layer":
+            self._const(f"{name}.bias", np.zeros_like(weight) if bias is None else bias)
+            inputs.append(f"{name}.bias")
+        return name, inputs
+
+    def _norm(self, word: str, x: str, at: int | None) -> str:
+        name, parts = self._norm_parts(word, at)
+        return self._plain_norm(x, parts, name)
+
+    def _plain_norm(self, x: str, parts: list[str], name: str) -> str:
+        kind = (
+            "LayerNormalization" if self.shape.norm == "layer" else "SimplifiedLayerNormalization"
+        )
+        return self._op(kind, [x, *parts], f"{name}/out", axis=-1, epsilon=self.shape.eps)
+
+    def _skip_norm(self, word: str, residual: str, added: str, at: int | None) -> tuple[str, str]:
+        """The norm of residual + added, and that sum."""
+        if not added:
+            return self._norm(word, residual, at), residual
+        name, parts = self._norm_parts(word, at)
+        kind = "Skip" if self.shape.norm == "layer" else "SkipSimplified"
+        made = [f"{name}/out", "", "", f"{name}/sum"]
+        self.nodes.append(
+            helper.make_node(
+                f"{kind}LayerNormalization",
+                [residual, added, *parts],
+                made,
+                name=name,
+                domain=MICROSOFT,
+                epsilon=self.shape.eps,
+            )
+        )
+        return made[0], made[3]
+
+    def _head_norm(self, word: str, at: int, x: str, heads: int) -> str:
+        """Each head is normed for itself."""
+        name, parts = self._norm_parts(word, at)
+        size = self.shape.head_dim
+        self._const(f"{name}/heads", np.array([0, -1, heads, size], np.int64))
+        self._const(f"{name}/flat", np.array([0, -1, heads * size], np.int64))
+        apart = self._op("Reshape", [x, f"{name}/heads"], f"{name}/apart")
+        normed = self._plain_norm(apart, parts, name)
+        return self._op("Reshape", [normed, f"{name}/flat"], f"{name}/joined")
+
+    def _linear(self, word: str, at: int, x: str, name: str) -> str:
+        return self._product(self.source.linear(word, at), x, name, f"{name}/out")
+
+    def _product(self, linear: Linear, x: str, name: str, output: str) -> str:
+        weight, bias = linear
+        self._const(f"{name}.weight", weight.T)
+        product = output if bias is None else f"{name}/product"
+        self._op("MatMul", [x, f"{name}.weight"], product, name=name)
+        if bias is not None:
+            self._const(f"{name}.bias", bias)
+            self._op("Add", [product, f"{name}.bias"], output)
+        return output
+
+    # -- protos ------------------------------------------------------------------------------
+
+    def _const(self, name: str, value: Any) -> None:
+        if name not in self.weights:
+            self.weights[name] = np.asarray(value, order="C")
+
+    def _op(
+        self, kind: str, inputs: list[str], output: str, name: str = "", **settings: Any
+    ) -> str:
+        node = helper.make_node(kind, inputs, [output], name=name or f"{output}:{kind}", **settings)
+        self.nodes.append(node)
+        return output
+
+    def _header(self) -> Any:
+        inputs = [
+            helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
+            helper.make_tensor_value_info("attention_mask", TensorProto.INT64, ["batch", "total"]),
+            *self._cache("past_key_values", "past"),
+        ]
+        logits = ["batch", "tokens", self.shape.vocabulary]
+        outputs = [
+            helper.make_tensor_value_info("logits", TensorProto.FLOAT, logits),
+            *self._cache("present", "total"),
+        ]
+        graph = helper.make_graph([], "decoder", inputs, outputs)
+        opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(MICROSOFT, 1)]
+        return helper.make_model(graph, opset_imports=opsets, ir_version=IR, producer_name="lpot")
+
+    def _cache(self, stem: str, length: str) -> Iterator[ValueInfoProto]:
+        sizes = ["batch", self.shape.kv_heads, length, self.shape.head_dim]
+        for at in range(self.shape.layers):
+            for part in ("key", "value"):
+                name = f"{stem}.{at}.{part}"
+                yield helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)

@@ -1,0 +1,148 @@
+"""Decoders of transformers as ONNX: the same logits and the same text, with the cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from lpot.backends.onnx.decoder.names import Weights
+from lpot.backends.onnx.decoder.shape import shape_of
+from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
+from lpot.backends.onnx.decoder.write import write_decoder
+from lpot.backends.onnx.run import session
+from lpot.core.errors import UnsupportedModel
+
+torch = pytest.importorskip("torch")
+transformers = pytest.importorskip("transformers")
+
+SMALL = {
+    "vocab_size": 97,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": 128,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "pad_token_id": 0,
+}
+FAMILIES: dict[str, dict[str, Any]] = {
+    "Llama": {"num_key_value_heads": 2, "attention_bias": True, "head_dim": 32},
+    "Mistral": {"num_key_value_heads": 2, "sliding_window": 8},
+    "Qwen2": {"num_key_value_heads": 2},
+    "Qwen3": {"num_key_value_heads": 2, "head_dim": 16},
+    "Phi3": {"num_key_value_heads": 2, "pad_token_id": 0},
+    "Phi": {"partial_rotary_factor": 0.5},
+    "Gemma": {"num_key_value_heads": 1, "head_dim": 16},
+    "Gemma2": {
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "query_pre_attn_scalar": 32,
+        "final_logit_softcapping": 5.0,
+    },
+    "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
+    "GPTNeoX": {"rotary_pct": 0.5},
+    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
+}
+
+
+def tiny(family: str) -> Any:
+    torch.manual_seed(3)
+    settings = {**SMALL, **FAMILIES[family]}
+    if family == "GPT2":
+        settings = {**FAMILIES[family], "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2}
+    config = getattr(transformers, f"{family}Config")(**settings)
+    config._attn_implementation = "eager"
+    kind = "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
+    model = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            if value.ndim == 1:  # norms and biases of fresh models are ones and zeros
+                value.add_(0.1 * torch.randn_like(value))
+            elif "embed_positions" not in name:
+                value.mul_(3)
+    return model
+
+
+def exported(model: Any) -> ort.InferenceSession:
+    weights = Weights(shape_of(model.config.to_dict()), ObjectTensors(model.state_dict()))
+    return session(write_decoder(weights))
+
+
+def feeds(opened: ort.InferenceSession, ids: np.ndarray) -> dict[str, np.ndarray]:
+    found = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+    for value in opened.get_inputs()[2:]:
+        found[value.name] = np.zeros((len(ids), value.shape[1], 0, value.shape[3]), np.float32)
+    return found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_logits_are_those_of_transformers_at_once_and_token_by_token(family: str) -> None:
+    model = tiny(family)
+    opened = exported(model)
+    ids = np.random.default_rng(0).integers(3, 97, (2, 20))
+    with torch.no_grad():
+        truth = model(torch.tensor(ids)).logits.numpy()
+    whole = opened.run(None, feeds(opened, ids))
+    np.testing.assert_allclose(whole[0], truth, atol=2e-4 * np.abs(truth).max())
+    given = feeds(opened, ids[:, :12])
+    names = [value.name for value in opened.get_inputs()[2:]]
+    outputs = opened.run(None, given)
+    for at in range(12, 20):
+        step = {"input_ids": ids[:, at : at + 1], "attention_mask": np.ones((2, at + 1), np.int64)}
+        outputs = opened.run(None, {**step, **dict(zip(names, outputs[1:], strict=True))})
+        np.testing.assert_allclose(outputs[0][:, 0], truth[:, at], atol=2e-4 * np.abs(truth).max())
+
+
+def test_a_folder_gives_what_the_object_gives_in_any_dtype_and_in_shards(tmp_path: Path) -> None:
+    model = tiny("Llama")
+    model.save_pretrained(tmp_path / "whole")
+    model.to(torch.bfloat16).save_pretrained(tmp_path / "halves", max_shard_size="100KB")
+    state = ObjectTensors(model.state_dict())
+    folder = FolderTensors(tmp_path / "halves")
+    assert len(list((tmp_path / "halves").glob("*.safetensors"))) > 1
+    assert set(folder) == set(state)
+    for name in folder:
+        np.testing.assert_array_equal(folder[name], state[name])
+    assert FolderTensors(tmp_path / "whole")["lm_head.weight"].dtype == np.float32
+
+
+def test_folders_that_hold_no_decoder_are_told(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModel, match=r"no \.safetensors file"):
+        FolderTensors(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(b"\xff" * 20)
+    with pytest.raises(UnsupportedModel, match="not a readable safetensors"):
+        FolderTensors(tmp_path)
+    with pytest.raises(UnsupportedModel, match=r"type 'bert'.*known are"):
+        shape_of({"model_type": "bert"})
+    with pytest.raises(UnsupportedModel, match="lacks 'num_attention_heads'"):
+        shape_of({"model_type": "llama"})
+    with pytest.raises(UnsupportedModel, match="'yarn'"):
+        shape_of({"model_type": "llama", **SMALL, "rope_scaling": {"rope_type": "yarn"}})
+
+
+def test_rotary_positions_of_llama_3_are_scaled_as_transformers_does() -> None:
+    scaling = {
+        "rope_type": "llama3",
+        "rope_theta": 500.0,
+        "factor": 8.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+    FAMILIES["Llama"]["rope_parameters"] = scaling
+    try:
+        model = tiny("Llama")
+    finally:
+        del FAMILIES["Llama"]["rope_parameters"]
+    opened = exported(model)
+    ids = np.random.default_rng(0).integers(3, 97, (1, 50))
+    with torch.no_grad():
+        truth = model(torch.tensor(ids)).logits.numpy()
+    found = opened.run(None, feeds(opened, ids))[0]
+    np.testing.assert_allclose(found, truth, atol=2e-4 * np.abs(truth).max())
