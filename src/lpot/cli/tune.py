@@ -55,7 +55,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 )
 @click.option("--name", help="Model name; it sets the default workspace.")
 @click.option("--framework", help="Detected from the model if omitted.")
-@click.option("--approach", help="static, dynamic or auto.")
+@click.option("--approach", help="static, dynamic, auto or weight_only.")
 @click.option("--relative", metavar="SHARE", help="Accuracy loss allowed, e.g. 0.01 or 1%.  [0.01]")
 @click.option("--bar", metavar="SHARE", help="Accuracy to keep instead: 99%, 99.9%, mlperf …")
 @click.option("--absolute", metavar="LOSS", help="Accuracy loss allowed, in the metric's own unit.")

@@ -17,6 +17,7 @@ _APPROACHES: dict[str, Approach] = {
     "post_training_dynamic_quant": "dynamic",
     "post_training_auto_quant": "auto",
     "quant_aware_training": "static",  # what comes out of it is static
+    "weight_only": "weight_only",
 }
 _TRAINS = "quant_aware_training"
 _OPEN = "placeholder"  # the original's word for: nothing is said

@@ -10,6 +10,7 @@ from lpot.config.fields import Counts, Flag, Number, read_entries, split, wrong
 from lpot.config.frozen import FrozenDict
 from lpot.config.scalar import show
 from lpot.config.schema_data import Dataloader, Train
+from lpot.config.schema_weight_only import WeightOnly
 from lpot.config.section import Section
 
 Approach = Literal[
@@ -17,6 +18,7 @@ Approach = Literal[
     "post_training_dynamic_quant",
     "post_training_auto_quant",
     "quant_aware_training",
+    "weight_only",
 ]
 Target = Literal["this", "avx2", "vnni", "amx"]
 GranularityWord = Literal["per_channel", "per_tensor"]
@@ -207,7 +209,8 @@ class QuantizationSection(Section):
     approach: Approach = Field(
         default="post_training_static_quant",
         description="Static: ranges from calibration data. Dynamic: ranges computed at run time. "
-        "Auto: whichever suits each op. quant_aware_training trains the model first.",
+        "Auto: whichever suits each op. quant_aware_training trains the model first. "
+        "weight_only: few bits for the weights of decoders, see `weight_only`.",
     )
     target: Target = Field(
         default="this",
@@ -233,6 +236,9 @@ class QuantizationSection(Section):
         default=1,
         description="0: from FP32 towards INT8, one op type at a time. 1: the strategy in "
         "`tuning`. auto: 0, then 1.",
+    )
+    weight_only: WeightOnly = Field(
+        default=WeightOnly(), description="Formats and phases of `approach: weight_only`."
     )
     train: Train | None = Field(default=None, description="Training for quant_aware_training.")
     advance: Advance | None = Field(default=None, description="Repairs of the oldest files.")

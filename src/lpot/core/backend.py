@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_check
 
 from lpot.core.batch import Inputs
 from lpot.core.card import compare_card, read_card, recipe_of, write_card
-from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.errors import ConfigError, UnsupportedModel, WorkspaceError
 from lpot.core.histogram import TensorStats
 from lpot.core.model import Model
 from lpot.core.observations import Observations
@@ -49,7 +49,7 @@ else:
     M_contra = TypeVar("M_contra", contravariant=True)
 
 
-Approach = Literal["static", "dynamic", "auto"]
+Approach = Literal["static", "dynamic", "auto", "weight_only"]
 Target = Literal["this", "avx2", "vnni", "amx"]
 
 
@@ -75,6 +75,16 @@ class Backend(ABC, Generic[M]):
     best_name: str = "best_model"  # of the best model, file or folder, in a workspace
     repairs: tuple[str, ...] = ()  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
+
+    def for_approach(self, approach: Approach) -> Backend[Any]:
+        """The backend that serves an approach: itself, or one that does that alone."""
+        if approach == "weight_only":
+            raise ConfigError(
+                f"weight_only is not available for backend {self.name}: give an ONNX model, or a "
+                "transformers decoder (its folder or object), which is written as one",
+                path="quantization.approach",
+            )
+        return self
 
     @abstractmethod
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:

@@ -11,7 +11,7 @@ from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Literal, get_args
 
-Mode = Literal["static", "dynamic", "float"]
+Mode = Literal["static", "dynamic", "float", "weight_only"]
 
 
 @dataclass(frozen=True, order=True)
@@ -27,13 +27,17 @@ class OpKey:
 
 @dataclass(frozen=True)
 class TensorConfig:
-    """How one tensor is stored. `bits` is the range used: 7 on CPUs whose kernels saturate at 8."""
+    """How one tensor is stored. `bits` is the range used: 7 on CPUs whose kernels saturate at 8.
+
+    `group_size` is that of weights rounded by themselves: columns that share a scale, 0 for all.
+    """
 
     dtype: str
     scheme: str | None = None
     granularity: str | None = None
     algorithm: str | None = None
     bits: int | None = None
+    group_size: int | None = None
 
     @property
     def is_float(self) -> bool:
@@ -49,6 +53,9 @@ class TensorConfig:
             raise ValueError(f"a tensor's dtype, scheme, granularity, algorithm are words: {raw}")
         if config.bits is not None and (type(config.bits) is not int or not 1 <= config.bits <= 32):
             raise ValueError(f"bits is {config.bits!r}, no number from 1 to 32")
+        size = config.group_size
+        if size is not None and (type(size) is not int or size < 0):
+            raise ValueError(f"group_size is {size!r}, no number from 0 on")
         return config
 
 

@@ -50,6 +50,7 @@ class TensorRule:
     granularity: tuple[str, ...] = ()
     algorithm: tuple[str, ...] = ()
     bits: tuple[int, ...] = ()
+    group_size: tuple[int, ...] = ()
 
     def allows(self, config: TensorConfig) -> bool:
         if self.dtype and config.dtype not in self.dtype:
@@ -61,6 +62,7 @@ class TensorRule:
             (self.granularity, config.granularity),
             (self.algorithm, config.algorithm),
             (self.bits, config.bits),
+            (self.group_size, config.group_size),
         )
         return all(not allowed or given is None or given in allowed for allowed, given in pairs)
 

@@ -166,7 +166,7 @@ class Weights:
         return self._plain(self._name(word, layer, "weight"))
 
     def _stored(self, name: str) -> str:
-        """The name as it stands in the file: models saved without their head lack the first word."""
+        """The name as stored: models saved without their head lack the first word."""
         return name if name in self.tensors else name.partition(".")[2]
 
     def _plain(self, name: str) -> np.ndarray:

@@ -1,0 +1,72 @@
+"""`quantization.weight_only`: formats of weights, and what prompts and tokens count."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field
+
+from lpot.config.fields import Natural, Positive, Share, split, wrong
+from lpot.config.section import Section
+from lpot.core.weight_only.grid import BITS, GROUPS, PER_CHANNEL
+
+
+def _check_widths(values: tuple[int, ...]) -> tuple[int, ...]:
+    for value in values:
+        if value not in BITS:
+            raise wrong(f"given {value}, expected some of {', '.join(map(str, BITS))}")
+    return values
+
+
+def _check_groups(values: tuple[int, ...]) -> tuple[int, ...]:
+    accepted = (PER_CHANNEL, *GROUPS)
+    for value in values:
+        if value not in accepted:
+            raise wrong(
+                f"given {value}, expected some of {', '.join(map(str, accepted))}; "
+                "0 is one group a row"
+            )
+    return values
+
+
+Naturals = Annotated[
+    tuple[Natural, ...],
+    BeforeValidator(split, json_schema_input_type=int | list[int] | str),
+]
+
+
+SchemeWord = Literal["sym", "asym"]
+SchemeWords = Annotated[
+    tuple[SchemeWord, ...],
+    BeforeValidator(split, json_schema_input_type=SchemeWord | list[SchemeWord] | str),
+]
+AlgorithmWord = Literal["gptq", "rtn", "awq"]
+AlgorithmWords = Annotated[
+    tuple[AlgorithmWord, ...],
+    BeforeValidator(split, json_schema_input_type=AlgorithmWord | list[AlgorithmWord] | str),
+]
+
+
+class WeightOnly(Section):
+    """`approach: weight_only`: weights in few bits, activations in FP32 or INT8 as they come."""
+
+    bits: Annotated[Naturals, AfterValidator(_check_widths)] = Field(
+        default=(4, 8), description="Bits that a weight may have: 2, 3, 4, 8.", examples=[(4, 8)]
+    )
+    group_size: Annotated[Naturals, AfterValidator(_check_groups)] = Field(
+        default=(32,),
+        description="Columns that share a scale: 16 to 256, 0 for a whole row.",
+        examples=[(32, 128)],
+    )
+    scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
+    algorithm: AlgorithmWords = Field(
+        default=("gptq", "rtn"),
+        description="How weights are rounded: GPTQ, round to nearest with clip search, or AWQ's "
+        "scaling of the inputs. The first that the data allow is preferred.",
+    )
+    prompt: Share = Field(
+        default=0.3,
+        description="What reading a prompt counts against generating a token: 0 for tokens alone, "
+        "1 for prompts alone.",
+    )
+    prompt_length: Positive = Field(default=512, description="Tokens of the prompt that is timed.")
