@@ -1,4 +1,4 @@
-"""The calibration loader, whatever it is: bounded, read once, with a fingerprint."""
+"""The calibration loader, whatever it is: bounded, with a fingerprint."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ import numpy as np
 
 from lpot.core.batch import Batch, Inputs, Reader, Runs, as_array
 from lpot.core.errors import CalibrationError, DataError
+from lpot.core.loader import LOOK_AHEAD_BYTES, LOOK_AHEAD_SAMPLES, Loader, copied
 
 # Without sampling_size a loader that does not end is cut here.
 ENDLESS_SAMPLES = 100
-# A loader of unknown length is read ahead this far to see whether it ends.
-LOOK_AHEAD_SAMPLES = 1000
-LOOK_AHEAD_BYTES = 1 << 28
 
 
 class Calibration:
@@ -36,14 +34,13 @@ class Calibration:
         self.fixed = fixed
         self._read = Reader(names, runs)
         self.notes: list[str] = []
-        self.length = _length(loader)
-        self._source = _iterate(loader)
-        first = next(self._source, None)
-        if first is None:
+        self._loader = loader if isinstance(loader, Loader) else Loader(loader)
+        self.length = self._loader.length
+        if self._loader.is_empty:
             raise CalibrationError(
-                "the calibration loader is empty: it gave no batch (an exhausted generator?)"
+                "the calibration loader is empty: it gave no batch (a generator that is used up?)"
             )
-        self.first = owned(self._split(first))
+        self.first = self._split(self._loader.peek())
         if self.first.size == 0:
             raise CalibrationError("the first calibration batch is empty: it has no samples")
         self.notes += [f"calibration: {note}" for note in self._read.notes]
@@ -53,7 +50,7 @@ class Calibration:
                 "second item was taken as labels; yield a dict by input name if it is an input"
             )
         # What the loader promises, else what its first batch shows (the last may be short).
-        self.batch_size = int(getattr(loader, "batch_size", None) or self.first.size)
+        self.batch_size = self._loader.batch_size or self.first.size
         self._fingerprint = fingerprint(self.first, self.length)
 
     def fingerprint(self) -> str:
@@ -61,8 +58,8 @@ class Calibration:
         return self._fingerprint
 
     def batches(self, sizes: Sequence[int]) -> Iterator[Inputs]:
-        """The inputs, up to the largest size; 0 stands for all there are. Can be read once."""
-        rest: Iterator[Batch] = itertools.chain([self.first], map(self._split, self._source))
+        """The inputs, up to the largest size; 0 stands for all there are."""
+        rest: Iterator[Batch] = map(self._split, self._loader.open())
         limit: float = max(sizes)
         if 0 in sizes:
             rest, limit = self._until_end(rest)
@@ -76,6 +73,7 @@ class Calibration:
             seen += batch.size
             if seen >= limit:
                 return
+        self.notes += [f"calibration: {note}" for note in self._loader.notes]
         if dropped:
             self.notes.append(
                 f"{dropped} calibration batch(es) were skipped: they have fewer samples than the "
@@ -129,46 +127,9 @@ def fingerprint(first: Batch, length: int | None) -> str:
 def owned(batch: Batch) -> Batch:
     """A batch that stays as it is: some loaders fill the same buffers again and again."""
     if isinstance(batch.inputs, Mapping):
-        mapped = {name: _copied(value) for name, value in batch.inputs.items()}
-        return Batch(mapped, batch.labels, batch.ambiguous)
-    return Batch(tuple(map(_copied, batch.inputs)), batch.labels, batch.ambiguous)
-
-
-def _copied(value: Any) -> Any:
-    if hasattr(value, "asnumpy"):  # MXNet
-        return value.copy()
-    if hasattr(value, "detach"):
-        return value.detach().clone()
-    return value.copy() if isinstance(value, np.ndarray | list) else value
+        return Batch(copied(batch.inputs), batch.labels, batch.ambiguous)
+    return Batch(tuple(map(copied, batch.inputs)), batch.labels, batch.ambiguous)
 
 
 def _values(inputs: Inputs) -> Iterable[Any]:
     return inputs.values() if isinstance(inputs, Mapping) else inputs
-
-
-def _length(loader: Any) -> int | None:
-    try:
-        return len(loader)
-    except (TypeError, NotImplementedError, AttributeError, ValueError, OverflowError):
-        return None
-
-
-def _iterate(loader: Any) -> Iterator[Any]:
-    if isinstance(loader, str | bytes | Mapping) or loader is None:
-        raise CalibrationError(
-            f"the calibration loader is a {type(loader).__name__}: give something to iterate over "
-            "that yields batches (a list, a DataLoader, a generator)"
-        )
-    if isinstance(loader, type):  # it has the methods, but no data
-        return _iterate(loader())
-    if hasattr(loader, "__iter__"):
-        return iter(loader)
-    if hasattr(loader, "__getitem__"):
-        length = _length(loader)
-        return iter(loader) if length is None else (loader[index] for index in range(length))
-    if callable(loader):
-        return _iterate(loader())
-    raise CalibrationError(
-        f"the calibration loader is a {type(loader).__name__}, which can't be iterated over: "
-        "give something with __iter__ or __getitem__"
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -56,7 +57,8 @@ def observe(
     wanted = sorted(size for size in sizes if size > 0)
     done: dict[int, Observations] = {}
     _, session = open_session(net.graph_def(), quick=True)
-    with session:
+    # Not `with session`: its graph would be the default one while the user's loader runs.
+    with closing(session):
         for feeds, results, count in _results(
             session, model, chain([first], stream), [fetches, columns, means], sizes
         ):
@@ -77,7 +79,7 @@ def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
         return {}
     net, fetches = watch_channels(prepared.net, list(uneven.values()))
     _, session = open_session(net.graph_def(), quick=True)
-    with session:
+    with closing(session):
         steps = _results(session, model, [first], fetches, (1,))
         peaks = next((results for _, results, _ in steps), None)
     if peaks is None:

@@ -1,0 +1,208 @@
+"""A user's loader, opened anew for each use: whoever reads it sees all of it."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property
+from itertools import islice
+from types import GeneratorType
+from typing import Any
+
+import numpy as np
+
+from lpot.core.errors import CalibrationError
+
+# A loader that keeps its own place is read ahead this far to bring it back to its beginning.
+LOOK_AHEAD_SAMPLES = 1000
+LOOK_AHEAD_BYTES = 1 << 28
+# Iterators of the language itself: what they gave is gone, and nobody else reads them.
+ONE_SHOT: tuple[type[Any], ...] = (
+    GeneratorType,
+    map,
+    filter,
+    zip,
+    enumerate,
+    type(iter([])),
+    type(iter(())),
+)
+
+
+class Loader:
+    """Batches as the loader gives them, from the beginning each time `open` is called.
+
+    Loaders keep their place in several ways. One whose `__iter__` makes a new iterator is asked
+    for another one; a function that makes loaders is called again. One that has `reset()`
+    (MXNet's DataIter, many a class in tutorials) is rewound before and after each use. One that
+    is its own iterator and has no `reset` is read to its end at once, within bounds: then it
+    stands where the next reader expects it.
+    """
+
+    def __init__(self, given: Any) -> None:
+        self._given = _made(given)
+        is_loader = hasattr(given, "__iter__") or hasattr(given, "__getitem__")
+        self._maker = None if is_loader or isinstance(given, type) else given
+        self.length = length_of(self._given)
+        self.notes: list[str] = []
+        self._held: list[Any] = []
+        self._rest: Iterator[Any] | None = None  # goes on behind what is held
+
+    @property
+    def batch_size(self) -> int | None:
+        """What the loader says of itself."""
+        given = getattr(self._given, "batch_size", None)
+        return int(given) if isinstance(given, int | np.integer) and given > 0 else None
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._first
+
+    def peek(self) -> Any:
+        """The first batch, copied; None of an empty loader."""
+        return self._first[0] if self._first else None
+
+    @cached_property
+    def _first(self) -> tuple[Any, ...]:
+        source = self._fresh()
+        first = tuple(copied(batch) for batch in islice(_onward(source), 1))
+        if source is self._given and not self._can_reset and self._maker is None:
+            self._hold(first, source)
+        else:
+            _close(source)
+            self._rewind()
+        return first
+
+    def open(self) -> Iterator[Any]:
+        """All batches; once for a generator, whose batches are gone when they were read."""
+        if self.is_empty:
+            return
+        if self._rest is not None or self._held:
+            yield from self._held
+            yield from _onward(self._rest)
+            return
+        gave = False
+        try:
+            for batch in self._fresh():
+                gave = True
+                yield batch
+        finally:
+            self._rewind()
+        if not gave:
+            self.notes.append(
+                "the loader gave nothing when it was read again: only its first batch is used; "
+                "let __iter__ start from the beginning, or give it a reset()"
+            )
+            yield self.peek()
+
+    @cached_property
+    def _can_reset(self) -> bool:
+        reset = getattr(self._given, "reset", None)
+        return callable(reset) and _takes_nothing(reset)
+
+    def _fresh(self) -> Iterator[Any]:
+        self._rewind()
+        if not hasattr(self._given, "__iter__") and self.length is not None:
+            return (self._given[index] for index in range(self.length))
+        return iter(self._given)
+
+    def _rewind(self) -> None:
+        if self._can_reset:
+            self._given.reset()
+        elif self._maker is not None:
+            self._given = self._maker()
+
+    def _hold(self, first: tuple[Any, ...], source: Iterator[Any]) -> None:
+        self._held = list(first)
+        if isinstance(source, ONE_SHOT):
+            self._rest = source
+            return
+        seen = size = 0
+        for batch in _onward(source):
+            self._held.append(copied(batch))
+            samples, space = _measure(batch)
+            seen, size = seen + samples, size + space
+            if seen >= LOOK_AHEAD_SAMPLES or size >= LOOK_AHEAD_BYTES:
+                self._rest = source
+                return
+
+
+def _made(given: Any) -> Any:
+    """The loader itself, of a class or a function that makes one."""
+    if isinstance(given, str | bytes | Mapping) or given is None:
+        raise CalibrationError(
+            f"the calibration loader is a {type(given).__name__}: give something to iterate over "
+            "that yields batches (a list, a DataLoader, a generator)"
+        )
+    if isinstance(given, type):  # it has the methods, but no data
+        return _made(given())
+    if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
+        return given
+    if callable(given):
+        return _made(given())
+    raise CalibrationError(
+        f"the calibration loader is a {type(given).__name__}, which can't be iterated over: "
+        "give something with __iter__ or __getitem__"
+    )
+
+
+def length_of(loader: Any) -> int | None:
+    try:
+        return len(loader)
+    except (TypeError, NotImplementedError, AttributeError, ValueError, OverflowError):
+        return None
+
+
+def copied(value: Any) -> Any:
+    """Values that stay as they are: some loaders fill the same buffers again and again."""
+    if isinstance(value, Mapping):
+        return {name: copied(item) for name, item in value.items()}
+    if isinstance(value, tuple) and not hasattr(value, "_fields"):
+        return tuple(map(copied, value))
+    if isinstance(value, list):
+        return list(map(copied, value))
+    if hasattr(value, "provide_data"):  # a batch of MXNet's DataIter
+        twin = copy.copy(value)
+        twin.data, twin.label = copied(value.data), copied(value.label)
+        return twin
+    if hasattr(value, "asnumpy"):  # MXNet
+        return value.copy()
+    if hasattr(value, "detach"):
+        return value.detach().clone()
+    return value.copy() if isinstance(value, np.ndarray) else value
+
+
+def _takes_nothing(function: Callable[..., Any]) -> bool:
+    try:
+        inspect.signature(function).bind()
+    except TypeError:
+        return False
+    except ValueError:  # written in C, and silent about its arguments
+        return True
+    return True
+
+
+def _measure(batch: Any) -> tuple[int, int]:
+    """(samples, bytes) of a batch, as far as its arrays tell."""
+    if isinstance(batch, Mapping):
+        batch = list(batch.values())
+    items = batch if isinstance(batch, list | tuple) else [batch]
+    shapes = [tuple(item.shape) for item in items if getattr(item, "shape", None) is not None]
+    space = sum(int(getattr(item, "nbytes", 0) or 0) for item in items)
+    # An empty batch counts, too: endless ones come to an end.
+    return max(1, *(int(shape[0]) for shape in shapes if shape), 1), space
+
+
+def _onward(source: Iterator[Any] | None) -> Iterator[Any]:
+    """The rest, without `iter`, at which some go back to their beginning."""
+    while source is not None:
+        try:
+            batch = next(source)
+        except StopIteration:
+            return
+        yield batch
+
+
+def _close(source: Iterator[Any]) -> None:
+    if isinstance(source, GeneratorType):
+        source.close()
