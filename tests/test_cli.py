@@ -231,3 +231,21 @@ def test_models_and_what_makes_them(here: Path) -> None:
     with pytest.raises(UnsupportedModel, match="division by zero"):
         model_source("mine:broken")
     assert model_name("net.onnx") == "net" and model_name("pkg.mod:make.net") == "net"
+
+
+def test_python_runs_the_package_and_a_config_from_stdin() -> None:
+    import subprocess
+    import sys
+
+    command = [sys.executable, "-m", "lpot", "tune", "-", "--model", "none.onnx"]
+    done = subprocess.run(command, input="model: {nam: a}", capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "<stdin>:1: model.nam: unknown key" in done.stderr
+
+
+def test_help_tells_how_to_complete() -> None:
+    from click.testing import CliRunner
+
+    from lpot.cli import cli
+
+    assert "_LPOT_COMPLETE=bash_source lpot" in CliRunner().invoke(cli, ["--help"]).output

@@ -235,3 +235,9 @@ def test_a_secret_is_not_repeated_by_unknown_keys(complaint) -> None:
     said = complaint("tuning:\n  strategy: {name: sigopt, sigopt_api_tokn: s3cret}\n")
     assert "sigopt_api_tokn" in said
     assert "s3cret" not in said
+
+
+def test_a_misspelt_metric_with_a_plain_argument_is_called_so() -> None:
+    config = {"evaluation": {"accuracy": {"metric": {"topkk": 1}}}}
+    with pytest.raises(ConfigError, match=r"unknown metric 'topkk', did you mean 'topk'\?"):
+        load(config)

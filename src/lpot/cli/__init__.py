@@ -59,7 +59,15 @@ def _is_verbose(args: Sequence[str] | None) -> bool:
     return any(re.fullmatch(r"-v+|--verbose", word) for word in words)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+EPILOG = """\b
+Completion with the Tab key, in shells started from then on:
+  bash  echo 'eval "$(_LPOT_COMPLETE=bash_source lpot)"' >> ~/.bashrc
+  zsh   echo 'eval "$(_LPOT_COMPLETE=zsh_source lpot)"' >> ~/.zshrc
+  fish  _LPOT_COMPLETE=fish_source lpot > ~/.config/fish/completions/lpot.fish
+"""
+
+
+@click.group(cls=Commands, epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(VERSION, prog_name="lpot", message="%(prog)s %(version)s")
 @verbosity
 def cli(verbose: int, quiet: bool) -> None:

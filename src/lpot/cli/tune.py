@@ -38,6 +38,7 @@ Examples:
   lpot tune --model net.onnx --calib my_data:calib --eval my_eval:accuracy
   lpot tune conf.yaml --model net.onnx --output net_int8.onnx --eval my_eval:accuracy
   lpot tune conf.yaml --model net.onnx --dry-run
+  generate_conf | lpot tune - --model net.onnx
 
 \b
 Exit status: 0 the bar is met, or there was nothing to evaluate; 3 the bar is not met, the best
@@ -100,7 +101,8 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
     """Find the best low-precision model that meets the accuracy bar.
 
-    CONF is a yaml file; options override it. Run the same command again to resume where it stopped.
+    CONF is a yaml file, or - for standard input; options override it. Run the same command again
+    to resume where it stopped.
     """
     from lpot.cli.resolve import run_elsewhere
 

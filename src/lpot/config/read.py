@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any
+from typing import IO, Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
@@ -15,6 +17,7 @@ from lpot.config.outline import Path
 from lpot.core.errors import ConfigError, nearest
 
 MAX_BYTES = 1 << 20
+STDIN = "-"
 
 
 class ConfigFileMissing(ConfigError, FileNotFoundError):
@@ -48,8 +51,8 @@ class Document:
 
 
 def read(path: FilePath) -> Document:
-    """The file's document. The file itself is only ever read."""
-    file = str(path)
+    """The file's document; `-` is standard input. The file itself is only ever read."""
+    file = "<stdin>" if str(path) == STDIN else str(path)
     text = _decode(_bytes(path), file)
     try:
         root = Builder(file).build(YAML(typ="safe", pure=True).parse(text))
@@ -78,9 +81,15 @@ def read(path: FilePath) -> Document:
     return Document(data, lines, file, tuple(mistakes))
 
 
+def _opened(path: FilePath) -> contextlib.AbstractContextManager[IO[bytes]]:
+    if str(path) == STDIN:
+        return contextlib.nullcontext(sys.stdin.buffer)
+    return path.open("rb")
+
+
 def _bytes(path: FilePath) -> bytes:
     try:
-        with path.open("rb") as stream:
+        with _opened(path) as stream:
             raw = stream.read(MAX_BYTES + 1)
     except FileNotFoundError as error:
         raise ConfigFileMissing(f"no such file{_siblings(path)}", where=str(path)) from error

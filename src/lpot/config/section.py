@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from lpot.config.fields import Arguments, wrong
 from lpot.config.frozen import FrozenDict
 from lpot.config.scalar import show
+from lpot.core.errors import did_you_mean
 
 
 class Section(BaseModel):
@@ -37,8 +38,19 @@ class OneOf(Section):
         if isinstance(value, str):
             return {str(value): {}}
         if isinstance(value, Mapping):
+            for key, args in value.items():
+                cls._check_name(str(key), args)
             return {str(key): {} if args is None else args for key, args in value.items()}
         return value
+
+    @classmethod
+    def _check_name(cls, name: str, args: Any) -> None:
+        """One of the user's own has arguments by name: anything else may be a misspelling."""
+        if name in cls.model_fields or isinstance(args, Mapping | None):
+            return
+        near = did_you_mean(name, cls.model_fields)
+        if near:
+            raise wrong(f"unknown {cls.what} {name!r}{near}", key=name)
 
     @model_validator(mode="after")
     def _exactly_one(self) -> OneOf:

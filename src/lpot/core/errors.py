@@ -72,8 +72,8 @@ class BackendUnavailable(LpotError):
         self.package = package
         tail = f" ({detail})" if detail else ""
         super().__init__(
-            f"framework {framework!r} needs the package {package!r}, "
-            f"which can't be imported{tail}: pip install {package}"
+            f"framework {framework!r} needs {package}, which can't be imported{tail}: "
+            f"pip install {package}"
         )
 
 

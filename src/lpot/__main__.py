@@ -1,0 +1,5 @@
+"""`python -m lpot` is `lpot`."""
+
+from lpot.cli import main
+
+main()
