@@ -10,6 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from lpot.on_import import install as _install
 from lpot.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ _PUBLIC = {
 }
 
 __all__ = ["__version__", *_PUBLIC]
+
+_install()
 
 
 def __getattr__(name: str) -> Any:

@@ -99,6 +99,16 @@ def is_fused(module: nn.Module) -> bool:
     )
 
 
+def is_frozen_norm(module: nn.Module) -> bool:
+    """A batch norm of detection nets, whose four vectors are buffers (torchvision's, DETR's)."""
+    names = {"weight", "bias", "running_mean", "running_var"}
+    return (
+        type(module).__name__.endswith("FrozenBatchNorm2d")
+        and set(module._buffers) == names
+        and not module._parameters
+    )
+
+
 def find(root: nn.Module) -> tuple[dict[str, Site], dict[OpKey, str]]:
     """The ops of a model by name, and the leaf modules that can't be low with the reason."""
     sites: dict[str, Site] = {}

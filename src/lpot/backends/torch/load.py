@@ -45,7 +45,9 @@ _COPY_ERRORS = (
 def load_module(source: Any) -> Workshop:
     """Checked, copied, float32, in eval mode. The user's own module stays as it is."""
     if isinstance(source, str | os.PathLike):
-        return Workshop(private(load_folder(Path(source))))
+        loaded = load_folder(Path(source))
+        _check_plain(loaded)
+        return Workshop(private(loaded))
     module = _unwrap(source)
     _check(module)
     try:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import required_names
+from lpot.backends.torch.hub import adopt
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs, Runs
@@ -62,6 +63,8 @@ class TorchModel(Model):
         self.rounding = rounding
         self._native = native
         self._names = names
+        if recipe is not None:
+            adopt(self)
 
     @property
     def native(self) -> nn.Module:

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from lpot.backends.torch.abilities import worst_error
 from lpot.backends.torch.checkpoint import DAMAGE, write_configure, write_weights
 from lpot.backends.torch.describe import Described, describe, rebuild
+from lpot.backends.torch.hub import guard_of, is_transformers, write_config
 from lpot.backends.torch.load import empty_module
 from lpot.backends.torch.model import TorchModel
 from lpot.core.card import compare_card, read_card
@@ -49,6 +51,7 @@ class _Facts:
     skipped: dict[str, str]
     folded: list[str]
     aliases: dict[str, str] = field(default_factory=dict)
+    guard: str | None = None
 
 
 def save(model: TorchModel, path: Path) -> Path:
@@ -77,19 +80,14 @@ def write(described: Described, native: nn.Module, folder: Path) -> None:
     save because a process was killed between the two.
     """
     package, facts = _safetensors(), {**described.facts, "save": secrets.token_hex(8)}
+    tensors = described.tensors
+    if is_transformers(native):
+        facts["guard"] = guard = guard_of(native)
+        write_config(native, folder, guard)
+        tensors = tensors if guard is None else {**tensors, guard: torch.empty(0)}
     told = json.dumps(facts)
-    package.torch.save_file(
-        described.tensors, folder / WEIGHTS, metadata={"format": "pt", "lpot": told}
-    )
+    package.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt", "lpot": told})
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
-    config = getattr(native, "config", None)
-    if _is_transformers(native) and config is not None:
-        config.architectures = [type(native).__name__]
-        config.save_pretrained(folder)
-
-
-def _is_transformers(native: nn.Module) -> bool:
-    return type(native).__module__.startswith("transformers.")
 
 
 def _verify(model: TorchModel, draft: Path) -> None:
@@ -142,6 +140,7 @@ def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:
         logger.info("%s is of another save than %s: its own facts are used", path, WEIGHTS)
         facts = inner
     shape = checked(_Facts, facts, path / FACTS, ADVICE, UnsupportedModel)
+    tensors.pop(shape.guard or "", None)
     missing = [name for name in shape.aliases.values() if name not in tensors]
     if missing:
         raise UnsupportedModel(f"{path / FACTS}: damaged (no tensor {missing[0]!r}): {ADVICE}")

@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from lpot.backends.torch.kinds import Site, is_hf_conv1d
 from lpot.backends.torch.passes.capture_graph import Capture
-from lpot.backends.torch.passes.find_chains import Chain, is_relu
+from lpot.backends.torch.passes.find_chains import Chain, is_relu, norm_of
 from lpot.core.ptq.streams import Channels, Stream, Ties
 
 # What lets a positive factor through, channel by channel.
@@ -65,7 +65,7 @@ def find_streams(
             if chains[name].norm is None:
                 _make(ties, known, node, name, module)
             continue
-        norm = captured.site_of(node)
+        norm = norm_of(captured, node, modules)
         if norm is not None and norm in norms and node.args[:1] == (chains[norms[norm]].first,):
             _make(ties, known, node, norms[norm], sites[norms[norm]].module)
             continue
@@ -91,7 +91,7 @@ def is_layer(site: Site, tied: Mapping[int, int]) -> bool:
 
 
 def _has_scale(modules: Mapping[str, nn.Module], norm: str | None) -> bool:
-    return norm is None or modules[norm].weight is not None
+    return norm is None or modules[norm]._parameters.get("weight") is not None
 
 
 def reading(module: Any, weight: torch.Tensor) -> torch.Tensor:

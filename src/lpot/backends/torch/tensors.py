@@ -13,7 +13,7 @@ from torch import nn
 
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
-from lpot.backends.torch.passes.find_chains import Chain
+from lpot.backends.torch.passes.find_chains import Chain, is_bare
 from lpot.backends.torch.run import call
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
@@ -36,14 +36,19 @@ def tensors(
     known = [key for key in ops if key.name in workshop.sites]
     folded = set(low.folded)
     places = {key.name: _end(chains.get(key.name), key.name, folded) for key in known}
+    # A norm that does more than that (activates) still does it behind the op.
+    ends = {
+        op: op if op == place or is_bare(workshop.names[place]) else place
+        for op, place in places.items()
+    }
     exact = _watch(workshop.fresh(), places.values(), inputs)
     with _one_by_one(low):
-        rounded = _watch(low.native, places, inputs)
+        rounded = _watch(low.native, ends.values(), inputs)
     modules = dict(low.native.named_modules())
     found: dict[OpKey, Pair] = {}
     for key in known:
         module = modules.get(key.name)
-        before, after = exact.get(places[key.name]), rounded.get(key.name)
+        before, after = exact.get(places[key.name]), rounded.get(ends[key.name])
         if before is None or after is None:
             continue
         alike = _activation(module, chains.get(key.name))

@@ -21,7 +21,7 @@ from lpot.backends.torch.passes.equalize_layers import (
     Factors,
     apply_factors,
 )
-from lpot.backends.torch.passes.find_chains import Chain, find_chains
+from lpot.backends.torch.passes.find_chains import Chain, find_chains, gap_for
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.streams import find_streams
@@ -147,7 +147,7 @@ class Workshop:
     def gap(self, norm: str) -> nn.Module:
         """What stands where a batch norm was; one object per place serves all trials."""
         if norm not in self._gaps:
-            self._gaps[norm] = nn.Identity().eval()
+            self._gaps[norm] = gap_for(self.names[norm])
         return self._gaps[norm]
 
     def scaled(self, norm: str, smooth: Smooth) -> nn.Module:

@@ -110,7 +110,8 @@ def make_rounded(
 ) -> None:
     """Change the module's class in place; `make_plain` is the way back."""
     low, high = span or (0.0, 0.0)
-    module.__class__ = _class(type(module))
+    kind: Any = type(module)
+    module.__class__ = _class(kind)
     module._axis, module._widens = rounding.axis, widens
     module._fresh, module._cut = True, None
     module._input_levels = (1 << rounding.bits) - 1

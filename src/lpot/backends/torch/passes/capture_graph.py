@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import operator
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,11 +19,19 @@ from torch import fx, nn
 from torch.fx._symbolic_trace import _assert_is_none
 
 from lpot.backends.torch.data import parameters
-from lpot.backends.torch.kinds import Site, is_fused
+from lpot.backends.torch.kinds import Site, is_frozen_norm, is_fused
 
 logger = logging.getLogger(__name__)
 
 _CONSTANT = "_tensor_constant"  # how torch.fx names a tensor that it found in the code
+
+_CHECKS = (torch._assert, _assert_is_none)
+_QUESTIONS = ("size", "dim", "numel", "stride", "is_contiguous", "get_device", "is_floating_point")
+_PURE = (
+    *(getattr, len, operator.getitem, operator.eq, operator.ne, operator.lt, operator.le),
+    *(operator.gt, operator.ge, operator.add, operator.sub, operator.mul, operator.mod),
+    *(operator.floordiv, operator.truediv, operator.and_, operator.or_, operator.not_),
+)
 
 # The user's code runs on stand-ins and may fail in any way that Python code does.
 TRACE_ERRORS = (
@@ -41,14 +50,16 @@ TRACE_ERRORS = (
 class Capture:
     """One captured module: its name in the model and the graph of its forward.
 
-    `targets` maps a called module's path inside the part to its name in the model. `constants`
-    are tensors that the code took from elsewhere than the module (a global, a literal).
+    `targets` maps a called module's path inside the part to its name in the model, `owners` does so
+    for modules whose tensors are read. `constants` are tensors that the code took from elsewhere
+    than the module (a global, a literal).
     """
 
     name: str
     graph: fx.Graph
     targets: Mapping[str, str]
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    owners: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -62,6 +73,12 @@ class Capture:
     def site_of(self, node: fx.Node) -> str | None:
         """The model-wide name of the module that a node calls."""
         return self.targets[node.target] if node.op == "call_module" else None
+
+    def owner_of(self, node: Any) -> str | None:
+        """The model-wide name of the module that a tensor belongs to."""
+        if not isinstance(node, fx.Node) or node.op != "get_attr":
+            return None
+        return self.owners.get(str(node.target).rpartition(".")[0])
 
 
 def capture(root: nn.Module, sites: Mapping[str, Site]) -> tuple[Capture, ...]:
@@ -85,9 +102,15 @@ def capture(root: nn.Module, sites: Mapping[str, Site]) -> tuple[Capture, ...]:
             continue
         seen.update(map(id, inner))
         called = {str(node.target) for node in graph.nodes if node.op == "call_module"}
+        reads = {str(node.target) for node in graph.nodes if node.op == "get_attr"}
         # A module registered twice is known by its first name in the model.
         targets = {path: names[id(module.get_submodule(path))] for path in called}
-        found.append(Capture(names[id(module)], graph, targets, _constants(module, graph)))
+        owners = {
+            path: names[id(module.get_submodule(path))]
+            for path in {tensor.rpartition(".")[0] for tensor in reads} - {""}
+        }
+        constants = _constants(module, graph)
+        found.append(Capture(names[id(module)], graph, targets, constants, owners))
     return tuple(found)
 
 
@@ -109,7 +132,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         self._ops = ops
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if id(m) in self._ops or is_fused(m):
+        if id(m) in self._ops or is_fused(m) or is_frozen_norm(m):
             return True
         return bool(super().is_leaf_module(m, module_qualified_name))
 
@@ -139,16 +162,18 @@ def _acts_aside(node: fx.Node) -> bool:
     return node.op.startswith("call") and not node.users
 
 
+def _only_asks(node: fx.Node) -> bool:
+    """A question that changes nothing: a shape, a number, a comparison, a check."""
+    if node.op == "call_method":
+        return node.target in _QUESTIONS
+    return node.op == "call_function" and node.target in (*_CHECKS, *_PURE)
+
+
 def _drop_defaults(graph: fx.Graph, defaults: Mapping[str, Any]) -> None:
-    """Take out the stand-ins of optional arguments and the checks that torch.fx puts on them."""
-    checks = (torch._assert, _assert_is_none)
-    for node in list(graph.nodes):
-        if node.op == "call_function" and node.target in checks:
-            compared = node.all_input_nodes
+    """Take out checks, what was asked for them alone, and the stand-ins of optional arguments."""
+    for node in reversed(list(graph.nodes)):
+        if not node.users and _only_asks(node):
             graph.erase_node(node)
-            for other in compared:
-                if other.op == "call_function" and not other.users:
-                    graph.erase_node(other)
     for node in list(graph.nodes):
         # torch.fx numbers the stand-ins of fixed arguments: flag becomes flag_1.
         if node.op == "placeholder" and str(node.target).rpartition("_")[0] in defaults:

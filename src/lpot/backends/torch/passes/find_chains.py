@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Site, is_frozen_norm
 from lpot.backends.torch.passes.capture_graph import Capture
 
 _RELU = (functional.relu, torch.relu, torch.relu_, functional.relu_)
@@ -23,6 +25,9 @@ _NORM_OF = {
     nn.ConvTranspose2d: nn.BatchNorm2d,
     nn.ConvTranspose3d: nn.BatchNorm3d,
 }
+# Nothing happens there outside of training.
+_IDLE = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d)
+_NORM_ARGUMENTS = ("running_mean", "running_var", "weight", "bias", "training", "momentum", "eps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,8 @@ def find_chains(
     captured: Capture, sites: Mapping[str, Site], modules: Mapping[str, nn.Module]
 ) -> dict[str, Chain]:
     """Op name → chain, for ops called once; an op called again keeps its own output."""
-    calls = Counter(captured.site_of(node) for node in captured.graph.nodes)
+    nodes = captured.graph.nodes
+    calls = Counter(captured.site_of(node) or norm_of(captured, node, modules) for node in nodes)
     chains: dict[str, Chain] = {}
     for node in captured.graph.nodes:
         name = captured.site_of(node)
@@ -68,12 +74,14 @@ def _chain(
     last, norm_name = node, None
     if site.spec.family == "conv" and site.norm is None and not site.relu:
         after = _only_user(node)
-        name = captured.site_of(after) if after is not None else None
+        name = norm_of(captured, after, modules) if after is not None else None
         if after is not None and name is not None and calls[name] == 1:
             last, norm_name = (after, name) if _folds(site.module, modules[name]) else (node, None)
     if site.spec.family not in ("conv", "linear") or site.relu:
         return Chain(node, last, norm_name)
     after = _only_user(last)
+    while after is not None and _is_idle(captured, after, modules):
+        after = _only_user(after)
     if after is not None and is_relu(captured, after, modules):
         return Chain(node, after, norm_name, relu=True)
     # A linear gives floats, which nothing would clip; a convolution's codes end where relu6 does.
@@ -89,15 +97,66 @@ def _only_user(node: fx.Node) -> fx.Node | None:
     return users[0]
 
 
+def norm_of(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> str | None:
+    """The model-wide name of the batch norm that a node computes and nothing else.
+
+    Classes that go on to activate (timm's BatchNormAct2d) call the function with their tensors.
+    """
+    if node.op == "call_module":
+        name = captured.site_of(node)
+        return name if name is not None and is_bare(modules[name]) else None
+    if node.op != "call_function" or node.target not in (functional.batch_norm, torch.batch_norm):
+        return None
+    given = {**dict(zip(_NORM_ARGUMENTS, node.args[1:], strict=False)), **node.kwargs}
+    owner = captured.owner_of(given.get("running_mean"))
+    if owner is None or given.get("training") or not _reads_all(captured, given, owner):
+        return None
+    norm = modules[owner]
+    fits = isinstance(norm, nn.modules.batchnorm._BatchNorm) and given.get("eps") == norm.eps
+    return owner if fits else None
+
+
+def _reads_all(captured: Capture, given: Mapping[str, Any], owner: str) -> bool:
+    """Are the vectors those of one module, each in its place?"""
+    for name in _NORM_ARGUMENTS[:4]:
+        value: Any = given.get(name)
+        right = captured.owner_of(value) == owner and str(value.target).endswith(f".{name}")
+        if not right:
+            return False
+    return True
+
+
 def _folds(conv: nn.Module, norm: nn.Module) -> bool:
     wanted = _NORM_OF.get(type(conv))
-    return (
-        wanted is not None
-        and type(norm) is wanted
-        and norm.running_mean is not None
-        and norm.running_var is not None
-        and norm.num_features == conv.out_channels
-    )
+    if wanted is None or norm.running_mean is None or norm.running_var is None:
+        return False
+    kind = wanted is nn.BatchNorm2d if is_frozen_norm(norm) else isinstance(norm, wanted)
+    return kind and len(norm.running_mean) == conv.out_channels
+
+
+def is_bare(norm: nn.Module) -> bool:
+    """Does it normalize and nothing else?"""
+    return type(norm) in _NORM_OF.values() or is_frozen_norm(norm)
+
+
+def gap_for(norm: nn.Module) -> nn.Module:
+    """What stands where a folded batch norm was. One that does more goes on doing that."""
+    if is_bare(norm):
+        return nn.Identity().eval()
+    twin: Any = copy.deepcopy(norm).eval()
+    twin.eps = 0.0
+    with torch.no_grad():
+        for tensor, value in ((twin.running_mean, 0.0), (twin.running_var, 1.0)):
+            tensor.fill_(value)
+        twin.weight.fill_(1.0)
+        twin.bias.fill_(0.0)
+    return twin
+
+
+def _is_idle(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    if node.op != "call_module":
+        return False
+    return type(modules[captured.targets[str(node.target)]]) in _IDLE
 
 
 def is_relu(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:

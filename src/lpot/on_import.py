@@ -1,0 +1,57 @@
+"""What lpot adds to a library at the moment that library is imported, and not before.
+
+`import lpot` imports no framework. Who imports transformers, before or after, finds in it the
+reader of folders that lpot saved.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+# A module of a library → the module of ours whose `register` is called with it.
+SEAMS = {"transformers.quantizers.auto": "lpot.backends.pretrained"}
+
+
+def install() -> None:
+    """Register what can be registered now; wait for the rest."""
+    for name in SEAMS:
+        module = sys.modules.get(name)
+        if module is not None:
+            _register(module)
+        elif not any(isinstance(item, _Waiting) and item.name == name for item in sys.meta_path):
+            sys.meta_path.insert(0, _Waiting(name))
+
+
+def _register(module: ModuleType) -> None:
+    importlib.import_module(SEAMS[module.__name__]).register(module)
+
+
+class _Waiting(MetaPathFinder):
+    """Stands among the finders until its module is imported."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname != self.name:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(fullname)
+        if spec is None or spec.loader is None:
+            return spec
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            _register(module)
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

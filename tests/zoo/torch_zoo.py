@@ -1,0 +1,144 @@
+"""All architectures of the PyTorch zoo by name, and what is tried with each.
+
+    python tests/zoo/torch_zoo.py tune|reload FOLDER NAME...
+
+is a child process: it writes one line of JSON per step to standard output, so that a crash is
+seen and known to be of the architecture named last.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from torch import nn
+
+from zoo import torch_own, torch_packages, torch_transformers
+
+BATCHES = 3
+
+
+def names() -> list[str]:
+    """What can be tried here."""
+    found = [f"own/{name}" for name in torch_own.NETS]
+    found += [f"transformers/{name}" for name in torch_transformers.ENTRIES]
+    if torch_packages.torchvision() is not None:
+        found += [f"torchvision/{name}" for name in torch_packages.TORCHVISION]
+    if torch_packages.timm() is not None:
+        found += [f"timm/{name}" for name in torch_packages.TIMM]
+    return found
+
+
+def make(name: str) -> tuple[nn.Module, Callable[[], Any]]:
+    """A module, always the same, and what draws one of its batches."""
+    torch.manual_seed(0)
+    home, _, rest = name.partition("/")
+    if home == "own":
+        maker, data = torch_own.NETS[rest]
+        return torch_packages.alive(maker()), data
+    if home == "transformers":
+        entry = torch_transformers.ENTRIES[rest]
+        return entry.make(), entry.data
+    if home == "timm":
+        side = torch_packages.TIMM[rest]
+        return torch_packages.make_timm(rest), lambda: torch.randn(2, 3, side, side)
+    return torch_packages.make_torchvision(rest), _pictures(rest)
+
+
+def _pictures(name: str) -> Callable[[], Any]:
+    side = torch_packages.TORCHVISION[name]
+    if name.startswith("video"):
+        return lambda: torch.randn(1, 3, 4, side, side)
+    if name.startswith("detection"):
+        return lambda: [torch.rand(3, side, side), torch.rand(3, side, side)]
+    return lambda: torch.randn(2, 3, side, side)
+
+
+def tune(name: str, folder: Path) -> dict[str, Any]:
+    """One tuning as a newcomer would do it, and what came of it."""
+    import lpot
+    from lpot.backends.torch.run import run
+    from lpot.core.batch import Reader
+    from lpot.core.errors import LpotError
+    from lpot.core.numerics import sqnr
+
+    module, draw = make(name)
+    torch.manual_seed(1)
+    data = [draw() for _ in range(BATCHES)]
+    began = time.perf_counter()
+    try:
+        result = lpot.tune(module, calib=data, workspace=folder, measure_speed=False)
+    except LpotError as error:
+        return {"word": "refused", "why": str(error), "good": _is_clear(str(error))}
+    handle: Any = result.model
+    inputs = Reader(None, handle.tries())(data[0]).inputs
+    outputs = run(handle.native, inputs)
+    twin = run(copy.deepcopy(handle.native), inputs)
+    exact = run(module.eval(), inputs)
+    torch.save((inputs, [torch.from_numpy(item) for item in outputs]), folder / "expected.pt")
+    found = handle.precisions.values()
+    return {
+        "word": "tuned",
+        "int8": sum(precision == "int8" for precision in found),
+        "total": len(found),
+        "sqnr": _sqnr(sqnr, exact, outputs),
+        "copies": all(map(_same, outputs, twin)),
+        "seconds": round(time.perf_counter() - began, 2),
+        "saved": str(result.path),
+    }
+
+
+def reload(name: str, folder: Path) -> dict[str, Any]:
+    """The saved model in this process, which never saw it: the same outputs?"""
+    import lpot
+    from lpot.backends.torch.run import run
+
+    module, _ = make(name)
+    inputs, expected = torch.load(folder / "expected.pt", weights_only=True)
+    model = lpot.load(folder / "checkpoint", module=module)
+    return {"same": all(map(_same, (item.numpy() for item in expected), run(model.native, inputs)))}
+
+
+def _same(one: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.array_equal(one, other, equal_nan=one.dtype.kind == "f"))
+
+
+def _sqnr(sqnr: Callable[..., float], exact: list[Any], low: list[Any]) -> float | None:
+    """Of the first output, in dB."""
+    if not exact or exact[0].shape != low[0].shape or not np.abs(exact[0]).max(initial=0):
+        return None
+    return round(float(sqnr(exact[0], low[0])), 1)
+
+
+def _is_clear(text: str) -> bool:
+    return "\n" not in text and 20 < len(text) < 600
+
+
+def main(step: str, folder: Path, chosen: list[str]) -> None:
+    warnings.filterwarnings("ignore")
+    for name in chosen:
+        print(json.dumps({"name": name}), flush=True)
+        place = folder / name.replace("/", "_").replace(" ", "-")
+        place.mkdir(parents=True, exist_ok=True)
+        try:
+            told = {"tune": tune, "reload": reload}[step](name, place)
+        except Exception as error:  # whatever it is: a row of the table, not the end of the zoo
+            told = {"word": "failed", "why": f"{type(error).__name__}: {error}"}
+        print(json.dumps({"name": name, **told}), flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "names":
+        print(json.dumps(names()))
+    else:
+        main(sys.argv[1], Path(sys.argv[2]), sys.argv[3:])
