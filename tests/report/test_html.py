@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
-from lpot.core.report import GraphNode, OpRow, Report, TrialRow, op_rows
+from lpot.core.report import GraphNode, OpRow, Report, TimeRow, TrialRow, op_rows
 from lpot.core.space import Capability, OpInfo
 from lpot.core.tensors import Glimpse, contrast
-from lpot.report.html import front, page
+from lpot.report.html import page
+from lpot.report.trials import front, speeds
 
 VALUES = np.linspace(-1, 1, 60).reshape(4, 15)
 CONTRAST = contrast(
@@ -52,6 +53,26 @@ REPORT = Report(
 )
 
 
+PROOF = {
+    "best": 2,
+    "speed_range": (2.1, 3.2),
+    "drop": "0.56 %",
+    "allowed": "1 %",
+    "drop_range": "0.10 to 0.90 %",
+    "path": "/runs/digits/best_model.onnx",
+    "usage": 'import onnxruntime\nsession = onnxruntime.InferenceSession("best_model.onnx")',
+    "measured": {
+        "fp32": 0.104,
+        "best": 0.0416,
+        "memory": [200_000_000, 150_000_000],
+        "batch": 50,
+        "threads": 2,
+        "cpu": "a CPU",
+        "date": "2026-01-02 03:04 UTC",
+    },
+}
+
+
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -73,6 +94,52 @@ def test_verdict_first_and_all_of_it_there() -> None:
     assert body.index("The bar is met.") < body.index("The search") < body.index("Every op")
     for word in ("0.895", "2.50 ×", "26%", "kept in FP32 to meet", "no kernel", "a note", "9527"):
         assert word in body, word
+
+
+def test_before_and_after_are_told_with_their_circumstances() -> None:
+    text = page(replace(REPORT, result={**RESULT, **PROOF}))
+    for word in (
+        "between 2.10 and 3.20",
+        "104 ms",
+        "41.6 ms",
+        "a batch of 50",
+        "2 threads, a CPU, 2026-01-02 03:04 UTC",
+        "drop of 0.56 %, between 0.10 to 0.90 %",
+        "200 MB",
+        "150 MB",
+        "/runs/digits/best_model.onnx",
+        "import onnxruntime",
+    ):
+        assert word in text, word
+
+
+def test_one_page_has_one_figure_for_the_speed() -> None:
+    """The brief looks of the search and the profiler's clock never give a second one."""
+    rows = (
+        TrialRow(1, "done", 0.80, False, 0, 1.0, latency=0.010),
+        TrialRow(2, "done", 0.895, True, 1, 1.0, latency=0.020),
+    )
+    result = {**RESULT, **PROOF, "baseline": {"accuracy": 0.9, "latency": 0.031}}
+    whole = replace(REPORT, trials=rows, result=result, times=(TimeRow("Conv", 9e-3, 1e-3),))
+    assert speeds(whole) == {1: 5.0, 2: 2.5}
+    text = page(whole)
+    assert "1.55" not in text and "9.00" not in text
+    waterfall = text[text.index("Where the time goes") : text.index("The search")]
+    assert "104 ms" in waterfall and "41.6 ms" in waterfall
+
+
+def test_a_search_of_one_trial_is_a_sentence() -> None:
+    text = page(replace(REPORT, trials=(TrialRow(1, "done", 0.895, True, 0, 1.25),)))
+    assert "One trial was enough: every op that can be in low precision" in text
+    assert "by trial" not in text and "Accuracy against speed" not in text
+
+
+def test_bars_say_their_scale_and_what_they_are() -> None:
+    assert "The scale is linear, from 0." in page(REPORT)
+    steep = (OpRow("a", "Conv", "int8", "", 1.0), OpRow("b", "Conv", "int8", "", 1e-6))
+    assert "The scale is logarithmic." in page(replace(REPORT, ops=steep))
+    summed = (OpRow("a", "Conv", "int8", sqnr=20.0), OpRow("b", "Conv", "int8", sqnr=30.0))
+    assert "errors of the ops before it included" in page(replace(REPORT, ops=summed))
 
 
 def test_nothing_is_fetched() -> None:
@@ -178,8 +245,13 @@ def test_the_search_draws_bar_latency_and_front() -> None:
     assert front(rows, higher_is_better=False) == [1]
     text = page(replace(REPORT, trials=rows))
     assert 'aria-label="accuracy by trial"' in text
-    assert 'aria-label="latency by trial"' in text
-    assert 'aria-label="accuracy over latency"' in text
+    assert "by trial" not in text.replace('aria-label="accuracy by trial"', ""), (
+        "FP32 was not timed"
+    )
+    timed = {**RESULT, "baseline": {"accuracy": 0.9, "latency": 0.02}}
+    text = page(replace(REPORT, trials=rows, result=timed))
+    assert "speed, times FP32&#39;s by trial" in text
+    assert 'aria-label="accuracy against speed"' in text
     assert text.count("bar 0.891") == 2
 
 
@@ -218,7 +290,7 @@ def test_rows_say_why_an_op_is_fp32_or_slow() -> None:
     )
     assert rows[1].harm == 1e9
     text = page(replace(REPORT, ops=rows, profile="ops take less"))
-    assert "time µs" in text and "ops take less." in text
+    assert "% of time" in text and "Slower in low precision than in FP32: conv." in text
 
 
 HOSTILE = (
@@ -243,6 +315,8 @@ def test_no_text_of_a_foreign_report_becomes_a_tag() -> None:
         profile="half of the time",
         config="a: 1",
         environment={"CPU": "x"},
+        result={**RESULT, **PROOF},
+        times=(TimeRow("Conv", 1e-3, 4e-4),),
     ).to_json()
     usual = [(tag, sorted(names)) for tag, names in tags(page(Report.from_json(whole)))]
     places = list(_texts(whole))

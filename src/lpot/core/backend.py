@@ -176,6 +176,10 @@ class Backend(ABC, Generic[M]):
         """The graph for drawings; empty where there is none."""
         return ()
 
+    def usage(self, model: M, path: Path) -> str:
+        """How the model saved at `path` is loaded and run, in three lines of Python."""
+        return f'import lpot\nmodel = lpot.load("{path}")\noutputs = model(inputs)'
+
     def offers(self, model: M) -> tuple[str, ...]:
         """Notes on what else can be made of the result."""
         return ()

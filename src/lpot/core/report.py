@@ -51,6 +51,15 @@ class TrialRow:
 
 
 @dataclass(frozen=True)
+class TimeRow:
+    """Seconds that all ops of one kind take of a batch, as a profile saw them."""
+
+    kind: str
+    fp32: float
+    best: float
+
+
+@dataclass(frozen=True)
 class GraphNode:
     """One node of a small graph, with the names of the nodes that it reads."""
 
@@ -72,6 +81,7 @@ class Report:
     environment: Mapping[str, Any] = field(default_factory=dict)
     config: str = ""
     profile: str = ""  # where the time goes, in a sentence
+    times: tuple[TimeRow, ...] = ()  # the same by kind of op
     higher_is_better: bool = True
     state: State = "finished"
     tensors: tuple[Contrast, ...] = ()  # of the worst ops, FP32 against the best model
@@ -100,6 +110,7 @@ class Report:
             "result": dict(raw["result"]),
             "trials": tuple(_row(TrialRow, row) for row in raw["trials"]),
             "ops": tuple(_row(OpRow, row) for row in raw["ops"]),
+            "times": tuple(_row(TimeRow, row) for row in raw.get("times", ())),
             "tensors": tuple(Contrast.from_json(item) for item in raw.get("tensors", ())),
             "graphs": graphs,
         }
@@ -114,6 +125,13 @@ NO_RESULT: dict[str, Any] = {
     "accuracy": None,
     "speed": None,
     "speed_range": None,
+    "measured": None,
+    "best": None,
+    "drop": "",
+    "allowed": "",
+    "drop_range": None,
+    "path": None,
+    "usage": "",
     "faster": None,
     "bytes": None,
     "evaluations": 0,

@@ -92,6 +92,15 @@ def size_change(before: float, after: float) -> str:
     return f"{digits(before / scale)} → {digits(after / scale)} {unit}"
 
 
+def sizes(counts: Sequence[float]) -> list[str]:
+    """
+    >>> sizes([1_020_000, 270_400])
+    ['1.02 MB', '0.27 MB']
+    """
+    unit, scale = _size_unit(max(counts, default=0.0))
+    return [f"{digits(count / scale)} {unit}" for count in counts]
+
+
 def _size_unit(count: float) -> tuple[str, float]:
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= 0.9995 * scale:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from lpot.core import words
-from lpot.core.report import OpRow, Report, TrialRow
+from lpot.core.report import OpRow, Report
 from lpot.core.tensors import Contrast
 from lpot.report.drawing import graph_plot
 from lpot.report.markup import asset, render
 from lpot.report.next_step import first_line, next_steps
 from lpot.report.op_table import op_table
-from lpot.report.svg import Point, bars_plot, histogram_plot, pareto_plot, search_plot
+from lpot.report.proof import before_after, cards, waterfall
+from lpot.report.svg import bar_lengths, histogram_plot
+from lpot.report.trials import LONGEST_TEXT, pareto, search
 
 WORST = 20  # ops in the bar chart
-SHOWN_TRIALS = 500
-LONGEST_TEXT = 2000  # characters of an error or a note
-HEAD = ("trial", "accuracy", "bar", "FP32 ops", "latency ms", "seconds", "remarks")
 
 
 def page(report: Report, live: bool = False) -> str:
@@ -29,12 +28,16 @@ def page(report: Report, live: bool = False) -> str:
     body = render(
         "page.report.html",
         verdict=_verdict(report),
-        cards=_cards(report),
+        cards=cards(report),
+        table=before_after(report),
+        usage=report.result["usage"],
+        place=report.result["path"],
+        waterfall=waterfall(report),
         trials=search(report),
-        pareto=_pareto(report),
+        pareto=pareto(report),
         harm=_harm(report.ops),
         figures=[figure(item) for item in report.tensors],
-        profile=report.profile,
+        profile=_profile(report),
         ops=op_table(report.ops),
         graphs=_graphs(report),
         notes=[str(note)[:LONGEST_TEXT] for note in report.result["notes"]],
@@ -72,8 +75,7 @@ def _verdict(report: Report) -> dict[str, Any]:
     lines = []
     if result["baseline"] and result["accuracy"] is not None:
         before, after = result["baseline"]["accuracy"], result["accuracy"]
-        goal = f"; {result['goal']}" if result["goal"] else ""
-        lines.append(f"Accuracy {after:.6g} against {before:.6g} in FP32{goal}.")
+        lines.append(f"Accuracy {after:.6g} against {before:.6g} in FP32{_lost(report)}.")
     if result["faster"] and result["met"] is not False:
         lines.append("Faster than FP32 here: use the quantized model.")
     elif result["faster"] is False:
@@ -81,141 +83,35 @@ def _verdict(report: Report) -> dict[str, Any]:
     return {"first": first, "style": style, "lines": lines, "steps": next_steps(report)}
 
 
-def _cards(report: Report) -> list[tuple[str, str]]:
-    result = report.result
-    sizes = result["bytes"] or {}
-    share = f"{sizes['best'] / sizes['fp32']:.0%}" if sizes.get("fp32") else "?"
-    speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} ×"
-    doubtful = result["speed"] is not None and result["faster"] is None
-    return [
-        (
-            "speed of FP32 (not significant)" if doubtful else "speed of FP32",
-            speed if report.state == "finished" else "at the end",
-        ),
-        ("of the size", share),
-        ("evaluations", str(result["evaluations"])),
-        ("ops left in FP32", str(len(result["fp32_ops"]))),
-    ]
-
-
-def levels(report: Report) -> list[tuple[str, float, str]]:
-    """FP32 and the bar, as lines across a plot of accuracies."""
-    baseline = report.result["baseline"]
-    found = []
-    if baseline:
-        found.append((f"FP32 {baseline['accuracy']:.6g}", float(baseline["accuracy"]), "base"))
-    if report.bar is not None:
-        found.append((f"bar {report.bar:.6g}", report.bar, "bar"))
-    return found
-
-
-def search(report: Report) -> dict[str, Any]:
-    """Accuracy and latency by trial, and the trials as a table, for the template."""
-    shown = report.trials[-SHOWN_TRIALS:]
-    accuracy = [Point(row.number, row.accuracy, _style(row), _remark(row)) for row in shown]
-    plots = [search_plot(accuracy, levels(report), "accuracy")] if shown else []
-    if any(row.latency is not None for row in shown):
-        baseline = (report.result["baseline"] or {}).get("latency")
-        level = [(f"FP32 {baseline * 1e3:.4g}", baseline * 1e3, "base")] if baseline else []
-        latency = [
-            Point(r.number, None if r.latency is None else r.latency * 1e3, _timed_style(r))
-            for r in shown
-        ]
-        plots.append(search_plot(latency, level, "latency", "ms"))
-    return {
-        "empty": "None yet." if report.state == "running" else "No trial was made.",
-        "plots": plots,
-        "order": "" if report.higher_is_better else " Lower is better.",
-        "head": HEAD,
-        "rows": [_trial(row) for row in shown],
-        "hidden": len(report.trials) - len(shown),
-    }
-
-
-def _style(row: TrialRow) -> str:
-    return "failed" if row.error or row.accuracy is None else "met" if row.met else "missed"
-
-
-def _timed_style(row: TrialRow) -> str:
-    return "none" if row.latency is None else _style(row)
-
-
-def _remark(row: TrialRow) -> str:
-    remarks = [
-        "recalled" if row.recalled else "",
-        f"stopped after {row.samples} samples: out of reach" if row.raced_out else "",
-        (row.error or "")[:LONGEST_TEXT],
-    ]
-    return " ".join(word for word in remarks if word)
-
-
-def _trial(row: TrialRow) -> dict[str, Any]:
-    accuracy = "" if row.accuracy is None else f"{row.accuracy:.6g}"
-    return {
-        "number": row.number,
-        "accuracy": row.accuracy,
-        "shown": f"≥ {accuracy}" if row.raced_out else accuracy,
-        "style": _style(row),
-        "float_ops": row.float_ops,
-        "latency": row.latency,
-        "latency_shown": "" if row.latency is None else f"{row.latency * 1e3:.3g}",
-        "seconds": row.seconds,
-        "seconds_shown": f"{row.seconds:.2f}",
-        "remark": _remark(row),
-    }
-
-
-def _pareto(report: Report) -> dict[str, Any] | None:
-    timed = [row for row in report.trials if row.latency is not None and row.accuracy is not None]
-    if not timed:
-        return None
-    points = [
-        ((row.latency or 0.0) * 1e3, Point(row.number, row.accuracy, _style(row))) for row in timed
-    ]
-    baseline = report.result["baseline"] or {}
-    start = None
-    if baseline.get("latency"):
-        start = (baseline["latency"] * 1e3, float(baseline["accuracy"]))
-    left = len(report.trials) - len(timed)
-    most = f" Not timed: {words.some(left, 'trial')}, which missed the bar." if left else ""
-    return {
-        "plot": pareto_plot(
-            points, front(timed, report.higher_is_better), levels(report)[1:], start
-        ),
-        "note": "A quick look at the clock during the search, to choose by; the speed above was "
-        f"measured apart.{most}",
-    }
-
-
-def front(rows: Iterable[TrialRow], higher_is_better: bool) -> list[int]:
-    """Numbers of the trials that no other beats in both accuracy and latency."""
-    sign = 1.0 if higher_is_better else -1.0
-    found: list[int] = []
-    best = float("-inf")
-    for row in sorted(rows, key=lambda row: (row.latency or 0.0, -sign * (row.accuracy or 0.0))):
-        gain = sign * (row.accuracy or 0.0)
-        if gain > best and not row.raced_out:
-            best = gain
-            found.append(row.number)
-    return found
+def _lost(report: Report) -> str:
+    lost, goal = str(report.result["drop"]), report.result["goal"]
+    if not lost:
+        return f"; {goal}" if goal else ""
+    word = f"a gain of {lost[1:]}" if lost.startswith("-") else f"a drop of {lost}"
+    return f": {word}, where {report.result['allowed']} may be lost"
 
 
 def _harm(ops: Sequence[OpRow]) -> dict[str, Any] | None:
+    """Sensitivity of ops, each alone in low precision; accumulated errors only where it is all."""
     ranked = [(op, op.harm) for op in ops if op.harm]
-    text = "Relative error of the outputs with this op alone in low precision, without labels."
+    text = "Relative error of the model's outputs with this op alone in low precision."
     if not ranked:
         ranked = [(op, 10 ** (-op.sqnr / 10)) for op in ops if op.sqnr is not None]
         text = (
-            "Relative error of each op's own output in the tuned model, on one calibration batch."
+            "Relative error of each op's own output in the tuned model, errors of the ops before "
+            "it included: late ops look worse than they are."
         )
     if not ranked:
         return None
     worst = sorted(ranked, key=lambda item: -(item[1] or 0.0))[:WORST]
+    values = [float(value or 0.0) for _, value in worst]
+    lengths, is_log = bar_lengths(values)
     rows = [
-        (op.name, float(value or 0.0), "float" if op.precision == "fp32" else "low")
-        for op, value in worst
+        (op.name, f"{value:.2g}", length, "float" if op.precision == "fp32" else "low")
+        for (op, _), value, length in zip(worst, values, lengths, strict=True)
     ]
-    return {"text": text, "plot": bars_plot(rows, "harm by op")}
+    scale = "The scale is logarithmic." if is_log else "The scale is linear, from 0."
+    return {"text": f"{text} {scale}", "rows": rows}
 
 
 def figure(item: Contrast) -> dict[str, Any]:
@@ -231,6 +127,13 @@ def figure(item: Contrast) -> dict[str, Any]:
         "second": f"FP32 {exact[0]:.3g} to {exact[1]:.3g}, tuned {low[0]:.3g} to {low[1]:.3g}",
         "worst": ", ".join(f"{number} ({sqnr:.1f} dB)" for number, sqnr in item.worst_samples),
     }
+
+
+def _profile(report: Report) -> str:
+    """Which ops lose; the times themselves are in the waterfall, of one source."""
+    slow = [op.name for op in report.ops if op.reason and op.precision != "fp32"]
+    more = f" and {len(slow) - 3} more" if len(slow) > 3 else ""
+    return f"Slower in low precision than in FP32: {', '.join(slow[:3])}{more}." if slow else ""
 
 
 def _graphs(report: Report) -> tuple[Markup, Markup] | None:

@@ -93,5 +93,6 @@ def _about_speed(report: Report) -> list[str]:
     able = sum(result["precisions"].values())
     kept = len(result["fp32_ops"])
     if result["met"] and able and kept > NEARLY * able:
-        return [f"{kept} of {able} ops stay in FP32: a longer search (timeout) may reduce that."]
+        stay = "op stays" if kept == 1 else "ops stay"
+        return [f"{kept} {stay} in FP32 to hold the bar: a longer search (timeout) may save some."]
     return []

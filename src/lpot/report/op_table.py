@@ -50,6 +50,8 @@ def as_script(value: Any) -> str:
 
 def _columns(ops: Sequence[OpRow]) -> list[tuple[str, str, Any]]:
     """(title, kind of value, how to get it); columns that nobody filled are left out."""
+    now = sum(op.seconds or 0.0 for op in ops)
+    before = sum(op.fp32_seconds or 0.0 for op in ops)
     every: list[tuple[str, str, Any]] = [
         ("op", "name", lambda op: _cut(op.name, LONGEST_NAME)),
         ("kind", "word", lambda op: _cut(op.kind, LONGEST_NAME)),
@@ -57,9 +59,9 @@ def _columns(ops: Sequence[OpRow]) -> list[tuple[str, str, Any]]:
         ("algorithm", "word", lambda op: _cut(op.how, LONGEST_NAME)),
         ("SQNR dB", "number", lambda op: _figures(op.sqnr, 3)),
         ("weights dB", "number", lambda op: _figures(op.weight_sqnr, 3)),
-        ("harm", "number", lambda op: _figures(op.harm, 2)),
-        ("time µs", "number", lambda op: _micro(op.seconds)),
-        ("FP32 µs", "number", lambda op: _micro(op.fp32_seconds)),
+        ("sensitivity", "number", lambda op: _figures(op.harm, 2)),
+        ("% of time", "number", lambda op: _share(op.seconds, now)),
+        ("% of FP32's", "number", lambda op: _share(op.fp32_seconds, before)),
         ("why FP32, or slow", "word", lambda op: _cut(op.reason, LONGEST_REASON)),
     ]
     always = ("op", "kind", "precision")
@@ -87,8 +89,9 @@ def _figures(value: float | None, digits: int) -> float | None:
     return None if value is None else float(f"{value:.{digits}g}")
 
 
-def _micro(seconds: float | None) -> float | None:
-    return None if seconds is None else _figures(seconds * 1e6, 3)
+def _share(seconds: float | None, whole: float) -> float | None:
+    """Shares, not times: the profiler's clock is another than the one behind the speed."""
+    return None if seconds is None or not whole else _figures(100 * seconds / whole, 2)
 
 
 def _cut(text: str, most: int) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -11,7 +11,7 @@ from markupsafe import Markup
 from lpot.report.markup import element, joined
 
 WIDTH = 620
-LEFT, RIGHT, TOP, BOTTOM = 64, 18, 16, 40
+LEFT, RIGHT, TOP, BOTTOM = 72, 18, 34, 44
 TICKS = 5
 STEEP = 100  # longest over shortest bar, from which on lengths are logarithmic
 MOST_LABELS = 24  # trial numbers written below the axis
@@ -77,7 +77,7 @@ def search_plot(
     up = Scale.around(known, floor - 6, TOP)
     step = (WIDTH - LEFT - RIGHT) / max(len(points), 1)
     places = [LEFT + (index + 0.5) * step for index in range(len(points))]
-    body = _grid(up, title, unit, floor)
+    body = _grid(up, title, unit)
     body += _levels(up, levels)
     line = " ".join(
         f"{x:.1f},{up(point.value):.1f}"
@@ -101,7 +101,7 @@ def pareto_plot(
     levels: Sequence[tuple[str, float, str]],
     start: tuple[float, float] | None,
 ) -> Markup:
-    """Accuracy over latency in milliseconds; `start` is FP32, `front` the trials nobody beats."""
+    """Accuracy against speed; `start` is FP32, `front` the trials nobody beats."""
     height = 300
     floor = height - BOTTOM
     across_values = [x for x, _ in points] + ([] if start is None else [start[0]])
@@ -111,9 +111,9 @@ def pareto_plot(
         return Markup()
     up = Scale.around(values, floor - 6, TOP)
     across = Scale.around(across_values, LEFT, WIDTH - RIGHT)
-    body = _grid(up, "accuracy", "", floor)
+    body = _grid(up, "accuracy", "")
     body += [_text("tick", across(tick), floor + 17, f"{tick:g}") for tick in across.ticks]
-    body.append(_text("tick", WIDTH / 2, height - 6, "latency of a batch, ms"))
+    body.append(_text("tick", WIDTH / 2, height - 6, "speed, times FP32's"))
     # FP32 has a name of its own: the bar's stays on the other side of the line.
     body += _levels(up, levels, above=_is_below(start, levels))
     best = sorted((x, p.value) for x, p in points if p.number in front and p.value is not None)
@@ -122,41 +122,30 @@ def pareto_plot(
     body += [_mark(across(x), up(p.value), p) for x, p in points if p.value is not None]
     if start is not None:
         x, y = across(start[0]), up(start[1])
-        told = element("title", f"FP32: {start[1]:.6g}, {start[0]:.4g} ms")
+        told = element("title", f"FP32: {start[1]:.6g}")
         body.append(_box(told, "fp32", (x - 5, y - 5), (10, 10)))
-        body.append(_text("level", x - 9, y + 4, "FP32"))
-    return svg(body, height, "accuracy over latency")
+        body.append(_text("value", x + 9, y + 4, "FP32"))
+    return svg(body, height, "accuracy against speed")
 
 
 def _is_below(start: tuple[float, float] | None, levels: Sequence[tuple[str, float, str]]) -> bool:
     return start is not None and any(start[1] < value for _, value, _ in levels)
 
 
-def bars_plot(rows: Sequence[tuple[str, float, str]], title: str) -> Markup:
-    """Horizontal bars: (name, value, class), the longest first; each with its value."""
-    length_of = _lengths([value for _, value, _ in rows])
-    step, room = 22, WIDTH - 350
-    body: list[Markup] = []
-    for index, (name, value, style) in enumerate(rows):
-        y = 8 + index * step
-        length = max(2.0, length_of(value) * room)
-        shown = name if len(name) <= 36 else f"…{name[-35:]}"
-        told = element("title", f"{name}: {value:.3g}")
-        body.append(_text("label", 262, y + 13, shown))
-        body.append(_box(told, style, (270, y), (length, 16), rx=2))
-        body.append(_text("value", 276 + length, y + 13, f"{value:.2g}"))
-    return svg(body, 16 + step * len(rows), title)
+def bar_lengths(values: Sequence[float]) -> tuple[list[float], bool]:
+    """Shares of the full length, and whether they are logarithmic: where the shortest bars would
+    not be seen.
 
-
-def _lengths(values: Sequence[float]) -> Callable[[float], float]:
-    """Shares of the full length; logarithmic where the shortest bars would not be seen."""
+    >>> bar_lengths([4.0, 1.0])
+    ([1.0, 0.25], False)
+    """
     known = [value for value in values if value > 0]
     top = max(known, default=1.0)
     low = min(known, default=1.0)
     if top <= STEEP * low:
-        return lambda value: value / top
+        return [value / top for value in values], False
     floor, span = math.log(low / 3), math.log(top) - math.log(low / 3)
-    return lambda value: (math.log(value) - floor) / span if value > 0 else 0.0
+    return [(math.log(v) - floor) / span if v > 0 else 0.0 for v in values], True
 
 
 def histogram_plot(
@@ -187,16 +176,14 @@ def histogram_plot(
     return svg(body, height, title, width)
 
 
-def _grid(up: Scale, title: str, unit: str, floor: float) -> list[Markup]:
+def _grid(up: Scale, title: str, unit: str) -> list[Markup]:
     body = []
     for tick in up.ticks:
         y = up(tick)
         body.append(_line("grid", y))
         body.append(_text("label", LEFT - 6, y + 4, f"{tick:.6g}"))
     label = f"{title}, {unit}" if unit else title
-    middle = (TOP + floor) / 2
-    turn = f"rotate(-90 12 {middle})"
-    body.append(element("text", label, class_="tick", transform=turn, x=12, y=middle))
+    body.append(_text("axis", 8, 18, label))
     return body
 
 
@@ -208,7 +195,7 @@ def _levels(
     body = []
     for index, (label, value, style) in enumerate(ordered):
         y = up(value)
-        text = y - 5 if index == 0 and above else y + 14
+        text = y - 6 if index == 0 and above else y + 17
         body.append(_line(style, y))
         body.append(_text("level", WIDTH - RIGHT - 2, text, label))
     return body

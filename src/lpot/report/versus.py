@@ -9,9 +9,10 @@ from rich.text import Text
 
 from lpot.core import words
 from lpot.core.versus import Figure, OpChange, Versus
-from lpot.report.html import document, search
+from lpot.report.html import document
 from lpot.report.markup import render
 from lpot.report.table import listing
+from lpot.report.trials import search
 
 SHOWN_OPS = 2000  # in the page; --json has all of them
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -195,6 +196,13 @@ class OnnxBackend(Backend[OnnxModel]):
     ) -> dict[OpKey, Pair]:
         return tensors(model, low, ops, inputs)
 
+    def usage(self, model: OnnxModel, path: Path) -> str:
+        feeds = ", ".join(f'"{name}": {_identifier(name)}' for name in model.input_names)
+        return (
+            f'import onnxruntime\nsession = onnxruntime.InferenceSession("{path}")\n'
+            f"outputs = session.run(None, {{{feeds}}})"
+        )
+
     def wiring(self, model: OnnxModel) -> tuple[GraphNode, ...]:
         return wiring(model)
 
@@ -213,3 +221,9 @@ def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) ->
         means = {name.removeprefix(MEANS): mean for name, mean in seen if name.startswith(MEANS)}
         means |= smoothed_means(graph, means)
     return Mending(means, WEIGHT in recipe.repairs)
+
+
+def _identifier(name: str) -> str:
+    """A name of Python for an input."""
+    word = re.sub(r"\W", "_", name)
+    return word if word.isidentifier() else "batch"

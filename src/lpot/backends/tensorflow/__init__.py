@@ -96,6 +96,15 @@ class TensorflowBackend(Backend[TensorflowModel]):
             logger.warning("%s: %s", path, trouble)
         return model
 
+    def usage(self, model: TensorflowModel, path: Path) -> str:
+        if not path.is_dir():
+            return super().usage(model, path)
+        return (
+            "import tensorflow as tf\n"
+            f'model = tf.saved_model.load("{path}").signatures["serving_default"]\n'
+            "outputs = model(tf.constant(inputs))"
+        )
+
     def rank(
         self, model: TensorflowModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:

@@ -110,6 +110,13 @@ class TorchBackend(Backend[TorchModel]):
         """The original's best_model_weights.pt, added to a saved folder."""
         return saving.add_weights_file(checkpoint_folder(Path(folder).expanduser()))
 
+    def usage(self, model: TorchModel, path: Path) -> str:
+        return (
+            "import lpot\n"
+            f'model = lpot.load("{path}", module=net).native  # net: your FP32 nn.Module\n'
+            "outputs = model(inputs)"
+        )
+
     def prepare_training(
         self, model: TorchModel, recipe: Recipe, observations: Observations | None, samples: int
     ) -> Trainee:

@@ -7,12 +7,15 @@ import logging
 from dataclasses import replace
 from pathlib import Path
 
+from lpot.core import words
 from lpot.core.checked import checked, read_json
 from lpot.core.draft import is_alive
 from lpot.core.errors import HistoryError
+from lpot.core.goal import Goal
 from lpot.core.history import NAME, History
 from lpot.core.preference import recorded, recorded_goal
 from lpot.core.report import FORMAT, Report, State, finite, planned_rows, trial_row
+from lpot.core.trial import Score, Trial
 from lpot.jobs.report.shape import Shape
 from lpot.jobs.report.write import DATA, journal_size
 
@@ -107,6 +110,8 @@ def _of_history(path: Path) -> Report:
         "accuracy": None if best is None else best.accuracy,
         "evaluations": len(scored) + (baseline is not None),
         "bytes": None if sizes is None else {"fp32": sizes[0], "best": sizes[1]},
+        "best": None if best is None else best.number,
+        **_lost(goal, baseline, best),
         "fp32_ops": floats,
         "precisions": {} if best is None else best.recipe.precisions(),
         "notes": notes,
@@ -123,6 +128,13 @@ def _of_history(path: Path) -> Report:
         higher_is_better=goal is None or goal.higher_is_better,
         state=state,
     )
+
+
+def _lost(goal: Goal | None, baseline: Score | None, best: Trial | None) -> dict[str, str]:
+    if goal is None or baseline is None or best is None or best.accuracy is None:
+        return {}
+    lost = words.drop(goal, best.accuracy, baseline.accuracy)
+    return {"drop": lost, "allowed": words.allowed(goal)}
 
 
 def _is_alive(workspace: Path) -> bool:

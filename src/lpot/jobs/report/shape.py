@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from lpot.core.report import GraphNode, OpRow, State, TrialRow
+from lpot.core.report import GraphNode, OpRow, State, TimeRow, TrialRow
 
 LARGEST = 1e30  # figures beyond it can't be drawn
 
@@ -16,6 +16,17 @@ class ScoreShape:
     accuracy: float
     latency: float | None = None
     size: float | None = None
+
+
+@dataclass(frozen=True)
+class MeasuredShape:
+    fp32: float
+    best: float
+    memory: list[int]
+    batch: int
+    threads: int
+    cpu: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -35,6 +46,13 @@ class ResultShape:
     pareto: list[int] = field(default_factory=list)
     stopped: str = ""
     model: str | None = None
+    measured: MeasuredShape | None = None
+    best: int | None = None
+    drop: str = ""
+    allowed: str = ""
+    drop_range: str | None = None
+    path: str | None = None
+    usage: str = ""
 
     def known(self) -> dict[str, Any]:
         """Sizes, of which both are there or none is."""
@@ -69,6 +87,7 @@ class Shape:
     environment: dict[str, Any] = field(default_factory=dict)
     config: str = ""
     profile: str = ""
+    times: list[TimeRow] = field(default_factory=list)
     higher_is_better: bool = True
     state: State = "finished"
     tensors: list[TensorShape] = field(default_factory=list)

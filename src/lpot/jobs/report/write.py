@@ -22,6 +22,7 @@ from lpot.core.result import Result
 from lpot.core.tensors import Contrast
 from lpot.core.tune import guarded
 from lpot.jobs.inspect_tensors import look
+from lpot.jobs.report.proof import alone_harm, proof, times
 from lpot.jobs.tune.evaluation import plain
 from lpot.report.html import page
 from lpot.version import VERSION
@@ -51,19 +52,20 @@ def make_report(job: Job, result: Result) -> Report:
     return Report(
         name=job.config.model.name,
         framework=job.framework_word,
-        result={**result.to_json(), "speed_range": _speed_range(result)},
+        result={**result.to_json(), **proof(job, result)},
         bar=None if baseline is None else job.goal.bar(baseline.accuracy),
         trials=tuple(trial_row(trial) for trial in result.trials),
         ops=op_rows(
             job.capability,
             result.recipe,
             real or chosen,
-            job.harm,
+            alone_harm(job, result),
             found,
             {key: (row.before, row.after) for key, row in timed.items()},
             {key: row.reason for key, row in timed.items()},
         ),
         profile=profile.summary() if profile.rows else "",
+        times=times(job, profile),
         environment=_environment(job, result),
         config=_yaml(job),
         higher_is_better=job.goal.higher_is_better,
@@ -99,12 +101,6 @@ def optional(what: str, work: Callable[[], Value]) -> Value | None:
 
 def as_text(value: Any) -> str:
     return json.dumps(finite(value), indent=1) + "\n"
-
-
-def _speed_range(result: Result) -> tuple[float, float] | None:
-    models = () if result.benchmark is None else result.benchmark.models
-    found = None if len(models) < 2 else models[1].comparison
-    return None if found is None else (found.low, found.high)
 
 
 def _environment(job: Job, result: Result) -> dict[str, Any]:
