@@ -126,6 +126,7 @@ def _is_clear(text: str) -> bool:
 
 def main(step: str, folder: Path, chosen: list[str]) -> None:
     warnings.filterwarnings("ignore")
+    torch_packages.torchvision()  # before transformers, which imports it and might stumble
     for name in chosen:
         print(json.dumps({"name": name}), flush=True)
         place = folder / name.replace("/", "_").replace(" ", "-")

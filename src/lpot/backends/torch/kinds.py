@@ -154,7 +154,14 @@ def _recognise(key: OpKey, module: nn.Module) -> Site | str:
         return Site(key, spec, module)
     if spec:
         return spec
-    return "" if any(True for _ in module.children()) else _why_not(module)
+    if not any(True for _ in module.children()):
+        return _why_not(module)
+    large = [name for name, item in module._parameters.items() if _is_large(item)]
+    return f"{', '.join(large)}: used by its own forward, not by a layer of torch" if large else ""
+
+
+def _is_large(parameter: nn.Parameter | None) -> bool:
+    return parameter is not None and parameter.dim() > 1 and parameter.numel() >= 1024
 
 
 def _spec(module: nn.Module) -> OpSpec | str:

@@ -14,6 +14,7 @@ from torch import fx, nn
 from lpot.backends.torch.channels import NORMS, Channels
 from lpot.backends.torch.data import describe, tensors
 from lpot.backends.torch.kernels.choose import choose
+from lpot.backends.torch.modules.by_hand import HandWatch
 from lpot.backends.torch.modules.rounded import make_rounded
 from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
@@ -51,6 +52,8 @@ class Watch:
         self._active: list[str] = []
         self._paused = False
         self._op = ""
+        self._inside = ""  # the linear whose own forward is under way
+        self._has_hands = False
         self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
         self._root = workshop.fresh()
         release_fastpath(self._root, workshop.encoders, workshop.names)
@@ -64,6 +67,18 @@ class Watch:
             self._modules[name].register_forward_hook(self._after(name))
         for captured in workshop.captures:
             self._attach(captured)
+        linears = {name: self._modules[name] for name in workshop.sites}
+        weights = {id(m.weight): n for n, m in linears.items() if type(m) is nn.Linear}
+        self._by_hand = HandWatch(weights, self._used_by_hand)
+
+    def _used_by_hand(self, name: str, value: Any) -> None:
+        """Somebody multiplies with a linear's weight without calling the linear."""
+        if self._paused or self._inside == name or not isinstance(value, torch.Tensor):
+            return
+        self._has_hands = True
+        self._ran.add(name)
+        self._add(inlet_name(name), value)
+        self._shapes.setdefault(name, tuple(value.shape))
 
     @property
     def trusted(self) -> set[str]:
@@ -73,8 +88,10 @@ class Watch:
         self._active.clear()
         self._op = ""
         self._norms.begin()
+        norms = self._norms if self._norms.has_norms else nullcontext()
+        by_hand = self._by_hand if number == 1 or self._has_hands else nullcontext()
         try:
-            with self._norms if self._norms.has_norms else nullcontext():
+            with norms, by_hand:
                 output = call(self._root, inputs)
             self._norms.end(output)
             return output
@@ -141,7 +158,7 @@ class Watch:
         home = self._workshop.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._op = name
+            self._op = self._inside = name
             if self._paused:
                 return
             self._ran.add(name)
@@ -168,6 +185,7 @@ class Watch:
 
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             self._norms.leave()
+            self._inside = ""
             inside = home is not None and home not in self._distrusted
             if not self._paused and site.spec.family == "conv" and not inside:
                 self._add(outlet_name(name), output)

@@ -16,6 +16,7 @@ from lpot.backends.torch.kernels.interface import plain
 from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.kinds import is_hf_conv1d
 from lpot.backends.torch.modules.base import LowModule, as_inlet
+from lpot.backends.torch.modules.by_hand import WeightByHand
 from lpot.backends.torch.weights import Weights
 
 
@@ -56,6 +57,7 @@ class LowLinear(LowModule):
         super().__init__(original, {"weight": weights})
         self.settings = settings
         self._transposed = is_hf_conv1d(original)
+        self._hand: WeightByHand | None = None
         self._run: Run | None = None
 
     def runner(self, outlet: Affine | None = None) -> Run:
@@ -92,8 +94,19 @@ class LowLinear(LowModule):
 
     @property
     def weight(self) -> torch.Tensor:
-        real = self.real("weight")
-        return real.t() if self._transposed else real
+        if self._transposed:
+            return self.real("weight").t()
+        if self._hand is None:
+            self._hand = WeightByHand.of(self)
+        return self._hand
+
+    def by_hand(self, x: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        """The product with its weight and a bias that may be another than its own."""
+        y, own = self(x), self.parts["weight"].bias
+        if bias is own or (bias is not None and bias is self._buffers.get("bias")):
+            return y
+        y = y if own is None else y - own
+        return y if bias is None else y + bias
 
     def facts(self) -> dict[str, Any]:
         return self.settings.to_json()

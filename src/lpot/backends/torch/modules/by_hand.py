@@ -1,0 +1,85 @@
+"""Weights that code takes from a linear and multiplies with: `F.linear(x, self.qkv.weight)`."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+if TYPE_CHECKING:
+    from lpot.backends.torch.modules.dense import LowLinear
+
+# Answered without the values.
+_QUESTIONS = {
+    *(
+        getattr(torch.Tensor, name).__get__
+        for name in ("shape", "dtype", "device", "ndim", "layout")
+    ),
+    *(torch.Tensor.size, torch.Tensor.dim, torch.Tensor.numel, torch.Tensor.is_floating_point),
+}
+
+
+class WeightByHand(torch.Tensor):  # type: ignore[misc]
+    """The weight of an INT8 linear as others see it: a product with it is that linear's own; for
+    all else it is the float tensor that the integers stand for, made when somebody asks."""
+
+    op: LowLinear
+
+    @classmethod
+    def of(cls, op: LowLinear) -> WeightByHand:
+        nothing = torch.zeros(()).expand(op.parts["weight"].values.shape)
+        made: WeightByHand = torch.Tensor._make_subclass(cls, nothing)
+        made.op = op
+        return made
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        given = kwargs or {}
+        if func is functional.linear:
+            x, weight, bias = product(args, given)
+            if isinstance(weight, WeightByHand) and not isinstance(x, WeightByHand):
+                return weight.op.by_hand(x, bias)
+        if func in _QUESTIONS:
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **given)
+        return func(*map(_plain, args), **{name: _plain(item) for name, item in given.items()})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.op, memo).weight
+
+
+def product(args: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Input, weight and bias of a call of F.linear."""
+    named = {**dict(zip(("input", "weight", "bias"), args, strict=False)), **given}
+    return named.get("input"), named.get("weight"), named.get("bias")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, WeightByHand):
+        return value.op.real("weight")
+    if isinstance(value, list | tuple) and any(isinstance(v, WeightByHand) for v in value):
+        return type(value)(map(_plain, value))
+    return value
+
+
+class HandWatch(TorchFunctionMode):  # type: ignore[misc]
+    """Tells `see` of every product with one of these weights, known by id."""
+
+    def __init__(self, weights: Mapping[int, str], see: Callable[[str, Any], None]) -> None:
+        super().__init__()
+        self._weights = weights
+        self._see = see
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is functional.linear:
+            x, weight, _ = product(args, kwargs or {})
+            name = self._weights.get(id(weight))
+            if name is not None:
+                self._see(name, x)
+        return func(*args, **(kwargs or {}))

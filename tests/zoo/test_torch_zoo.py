@@ -1,0 +1,122 @@
+"""Any PyTorch model at first try: it is tuned, or refused in one clear sentence.
+
+Writes the table docs/zoo_pytorch.md. About a quarter of an hour of CPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+ROOT = Path(__file__).resolve().parents[2]
+CHILD = ROOT / "tests" / "zoo" / "torch_zoo.py"
+PAGE = ROOT / "docs" / "zoo_pytorch.md"
+AT_ONCE = 20  # architectures of one child: importing costs more than tuning
+SHARE = 0.98
+MINUTES = 25
+
+Row = dict[str, Any]
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
+    return subprocess.run(
+        [sys.executable, str(CHILD), *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+        timeout=60 * MINUTES,
+        check=False,
+    )
+
+
+def children(step: str, folder: Path, names: list[str]) -> Iterator[Row]:
+    """One row per name. A child that dies is known by the name it told last; the rest goes on."""
+    left = list(names)
+    while left:
+        done = run(step, str(folder), *left[:AT_ONCE])
+        told = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        rows = [row for row in told if len(row) > 1]
+        yield from rows
+        known = {row["name"] for row in rows}
+        under_way = [row["name"] for row in told if row["name"] not in known]
+        for name in under_way:
+            yield {"name": name, "word": "crashed", "why": f"exit status {done.returncode}"}
+        tried = known | set(under_way)
+        assert tried, f"no architecture was begun:\n{done.stderr[-2000:]}"
+        left = [name for name in left if name not in tried]
+
+
+def test_a_crash_is_told_and_the_rest_goes_on(tmp_path: Path, monkeypatch: Any) -> None:
+    script = tmp_path / "child.py"
+    script.write_text(
+        "import json, os, sys\n"
+        "for name in sys.argv[3:]:\n"
+        "    print(json.dumps({'name': name}), flush=True)\n"
+        "    if name == 'b': os.abort()\n"
+        "    print(json.dumps({'name': name, 'word': 'tuned'}), flush=True)\n"
+    )
+    monkeypatch.setattr(sys.modules[__name__], "CHILD", script)
+    rows = {row["name"]: row["word"] for row in children("tune", tmp_path, ["a", "b", "c"])}
+    assert rows == {"a": "tuned", "b": "crashed", "c": "tuned"}
+
+
+@pytest.mark.slow
+def test_the_zoo(tmp_path: Path) -> None:
+    names = json.loads(run("names").stdout)
+    rows = {row["name"]: row for row in children("tune", tmp_path, names)}
+    tuned = [name for name, row in rows.items() if row["word"] == "tuned"]
+    for row in children("reload", tmp_path, tuned):
+        rows[row["name"]]["reload"] = row.get("same", row.get("why"))
+    write(list(rows.values()))
+    assert len(rows) >= 100, "timm, torchvision or transformers is missing: pip install lpot[zoo]"
+    bad = [row for row in rows.values() if not is_good(row)]
+    assert len(bad) <= (1 - SHARE) * len(rows), bad
+    assert not [row for row in bad if row["word"] == "crashed"], bad
+
+
+def is_good(row: Row) -> bool:
+    if row["word"] == "refused":
+        return bool(row["good"])
+    whole = row.get("copies") is True and row.get("reload") is True
+    return row["word"] == "tuned" and whole and (row["sqnr"] is None or row["sqnr"] > 5)
+
+
+def write(rows: list[Row]) -> None:
+    good = sum(row["word"] == "tuned" and is_good(row) for row in rows)
+    lines = [
+        "# PyTorch models tried",
+        "",
+        "<!-- Written by tests/zoo/test_torch_zoo.py. -->",
+        "",
+        "Architectures with random weights, tuned as a newcomer would do it: one call of `lpot.tune` with",
+        f"three batches and no other option. {good} of {len(rows)} are tuned at first try. Each is then copied",
+        "(`copy.deepcopy`) and loaded in a fresh process; both must give the same outputs, bit for bit.",
+        "SQNR is the distance of the first output from FP32, in decibels; random weights are harder than",
+        "trained ones.",
+        "",
+        "| architecture | INT8 ops | of | SQNR | copy | fresh process | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    PAGE.write_text("\n".join([*lines, *map(line, rows)]) + "\n", encoding="utf-8")
+
+
+def line(row: Row) -> str:
+    if row["word"] != "tuned":
+        why = str(row.get("why", "")).replace("|", "/").splitlines()
+        return f"| {row['name']} | | | | | | {row['word']}: {why[0] if why else ''} |"
+    sqnr = "" if row["sqnr"] is None else f"{row['sqnr']:.0f}"
+    same = {True: "equal", False: "differs"}
+    reload = same.get(row.get("reload"), "fails")  # type: ignore[arg-type]
+    cells = (row["name"], row["int8"], row["total"], sqnr, same[row["copies"]], reload, "")
+    return f"| {' | '.join(map(str, cells))} |"
