@@ -30,10 +30,15 @@ def scene(clock: Clock) -> Scene:
 def test_steps_tell_the_time_left(scene: Scene, clock: Clock) -> None:
     scene.enter("calibrating", 10)
     assert scene.share == 0 and scene.left is None  # nothing done: nobody can tell
-    clock.now += 6
-    scene.done = 3
+    clock.now += 60  # a process starts, libraries are imported
+    scene.step(1)
+    assert scene.share == pytest.approx(0.1) and scene.left is None
+    clock.now += 4
+    scene.step(3)
     assert scene.share == pytest.approx(0.3)
     assert scene.left == pytest.approx(14)
+    scene.enter("evaluating", 4)
+    assert scene.left is None
 
 
 def test_a_phase_of_unknown_length_says_so(scene: Scene, clock: Clock) -> None:

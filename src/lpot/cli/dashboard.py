@@ -25,6 +25,9 @@ from lpot.cli.output import OK, Output, command
 def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
     """Serve the report of WORKSPACE on this machine only, updated as trials finish.
 
+    Given a folder with several workspaces below it, such as ./lpot_workspace, all of them are
+    listed and compared, each with a page of its own.
+
     The tuning is not disturbed: nothing is locked or written. The address contains a token; without
     it nothing is shown. Press Ctrl-C to stop.
     """
@@ -33,6 +36,8 @@ def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
     server = serve(workspace, port)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)  # a tuning on the same cores comes first
+    if not workspace.is_dir():
+        out.show(f"note: {workspace} does not exist yet: the page waits for it")
     out.show(f"watching {workspace} at {server.url}\npress Ctrl-C to stop")
     out.tell({"url": server.url, "workspace": str(workspace)})
     if browse:

@@ -11,6 +11,7 @@ from lpot.cli.output import OK, Output, command
 
 if TYPE_CHECKING:
     from lpot.core.report import Report
+    from lpot.jobs.report.runs import Run
 
 SHOWN = 15  # ops in the terminal; the page has all of them
 
@@ -27,10 +28,14 @@ def report(out: Output, workspace: Path, other: Path | None, target: Path | None
 
     WORKSPACE is the folder of the tuning; its report.html shows the same in a browser. A tuning
     that is still running, or was interrupted, is shown as far as it got. With a second folder,
-    OTHER, the two runs are compared.
+    OTHER, the two runs are compared; a folder of several workspaces is shown as a list.
     """
     from lpot.jobs.report.read import read_report
+    from lpot.jobs.report.runs import Runs, is_run
 
+    several = [] if other is not None or is_run(workspace) else Runs(workspace).all()
+    if several:
+        return _list(out, workspace, several, target)
     found = read_report(workspace)
     if other is not None:
         return _compare(out, (workspace, other), (found, read_report(other)), target)
@@ -45,6 +50,20 @@ def report(out: Output, workspace: Path, other: Path | None, target: Path | None
     if place.is_file():
         out.show(f"page: {place}")
     out.tell(found.to_json())
+    return OK
+
+
+def _list(out: Output, folder: Path, runs: list[Run], target: Path | None) -> int:
+    """All runs below a folder."""
+    from lpot.report.runs import runs_page, runs_summary
+
+    entries = [(run.name, "", run.found) for run in runs]
+    if target is not None:
+        write_page(target, runs_page(folder.name or str(folder), entries))
+    out.show(runs_summary(entries))
+    out.show(f"page: {target}" if target else "for an HTML page, use --output FILE.html")
+    known = [(run.name, run.found) for run in runs]
+    out.tell({n: {"error": r} if isinstance(r, str) else r.to_json() for n, r in known})
     return OK
 
 

@@ -23,8 +23,8 @@ from lpot.report.trials import LONGEST_TEXT, pareto, search
 WORST = 20  # ops in the bar chart
 
 
-def page(report: Report, live: bool = False) -> str:
-    """The whole page; `live` makes it ask its server for news."""
+def page(report: Report, live: bool = False, now: str = "", back: bool = False) -> str:
+    """The whole page; `live` makes it ask its server for news, `now` is what goes on already."""
     body = render(
         "page.report.html",
         verdict=_verdict(report),
@@ -45,10 +45,12 @@ def page(report: Report, live: bool = False) -> str:
         config=report.config,
     )
     title = f"{report.name} · {report.framework}" if report.framework else report.name
-    return document(title, body, live)
+    return document(title, body, live, now, back)
 
 
-def document(title: str, body: Markup, live: bool = False) -> str:
+def document(
+    title: str, body: Markup, live: bool = False, now: str = "", back: bool = False
+) -> str:
     """A page around a body, with its style and script inside. Nothing else may run in it."""
     code = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
@@ -65,6 +67,8 @@ def document(title: str, body: Markup, live: bool = False) -> str:
             code=Markup(code),
             body=body,
             live=live,
+            now=now,
+            back=back,
         )
     )
 

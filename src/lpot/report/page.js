@@ -97,6 +97,8 @@ if ("live" in document.body.dataset) {
         if (focus && document.getElementById(focus)) document.getElementById(focus).focus();
       }
       stamp = news;
+      const now = await (await fetch("now", {cache: "no-store"})).text();
+      if (document.getElementById("now")) document.getElementById("now").textContent = now;
       document.body.classList.remove("lost");
     } catch (error) {
       document.body.classList.add("lost"); // the server was stopped; what is shown stays

@@ -19,6 +19,7 @@ class Scene:
     total: int | None = None
     done: int = 0
     since: float = 0.0
+    first: tuple[int, float] | None = None  # the first step seen, and when it was done
     is_trial: bool = False
     expected: float | None = None  # seconds, where earlier work of the same kind tells
     most: int | None = None  # trials
@@ -38,6 +39,12 @@ class Scene:
     ) -> None:
         self.name, self.total, self.done = name, total, 0
         self.since, self.expected, self.is_trial = self.clock(), expected, is_trial
+        self.first = None
+
+    def step(self, done: int) -> None:
+        self.done = done
+        if self.first is None and done:
+            self.first = (done, self.clock())
 
     def plan(self, trials: int, timeout: float) -> None:
         self.most, self.finished = trials, 0
@@ -73,10 +80,10 @@ class Scene:
     @property
     def left(self) -> float | None:
         """Seconds left of the phase."""
-        if self.total:
-            if not self.done:
-                return None
-            return self.elapsed / self.done * max(0, self.total - self.done)
+        # The first step has the start of processes and the warming up in it: it tells nothing.
+        if self.total and self.first is not None and self.done > self.first[0]:
+            each = (self.clock() - self.first[1]) / (self.done - self.first[0])
+            return each * max(0, self.total - self.done)
         return None if self.expected is None else max(0.0, self.expected - self.elapsed)
 
     @property

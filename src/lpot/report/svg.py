@@ -128,6 +128,25 @@ def pareto_plot(
     return svg(body, height, "accuracy against speed")
 
 
+def runs_plot(runs: Sequence[tuple[str, float, float, str]]) -> Markup:
+    """Several runs: (name, speed, accuracy kept in per cent, style); FP32 is the cross-hairs."""
+    height = 320
+    floor = height - BOTTOM
+    up = Scale.around([*(kept for _, _, kept, _ in runs), 100.0], floor - 6, TOP)
+    across = Scale.around([*(speed for _, speed, _, _ in runs), 1.0], LEFT, WIDTH - RIGHT)
+    body = _grid(up, "accuracy kept", "%")
+    body += [_text("tick", across(tick), floor + 17, f"{tick:g}") for tick in across.ticks]
+    body.append(_text("tick", WIDTH / 2, height - 6, "speed, times FP32's"))
+    body += _levels(up, [("FP32", 100.0, "base")])
+    for number, (name, speed, kept, style) in enumerate(runs, start=1):
+        x, y = across(speed), up(kept)
+        body.append(_mark(x, y, Point(number, kept, style, name)))
+        end = x > WIDTH * 0.7
+        short = name if len(name) <= 24 else f"…{name[-23:]}"
+        body.append(_text("level" if end else "value", x - 9 if end else x + 9, y + 4, short))
+    return svg(body, height, "accuracy against speed of all runs")
+
+
 def _is_below(start: tuple[float, float] | None, levels: Sequence[tuple[str, float, str]]) -> bool:
     return start is not None and any(start[1] < value for _, value, _ in levels)
 

@@ -68,7 +68,7 @@ class TerminalListener(Listener):
         self.scene.total = total
 
     def step(self, done: int) -> None:
-        self.scene.done = done
+        self.scene.step(done)
         self.surface.refresh()
         if self.surface.is_live or time.monotonic() - self._said < SIGN_OF_LIFE:
             return

@@ -23,7 +23,9 @@ from lpot.core.history import History
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.trial import Score, State, Trial
 from lpot.core.workspace import Workspace
+from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.report.dashboard import serve
+from lpot.jobs.report.runs import Run
 
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
 KEYS = [OpKey(f"conv{index}", "Conv") for index in range(4)]
@@ -200,3 +202,54 @@ def test_the_command_ends_quietly(tmp_path: Path) -> None:
     _, errors = running.communicate(timeout=20)
     assert running.returncode == 0
     assert "Traceback" not in errors
+
+
+def test_a_folder_lists_its_runs_and_each_has_a_page(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        history = begin(tmp_path / "onnx" / name)
+        history.record_baseline(Score(0.9), None)
+        history.append(trial(1, 0.895))
+    with served(tmp_path) as server:
+        start = f"/{server.token}/"
+        status, text = ask(server, start)
+        assert status == 200 and "onnx/one" in text and "onnx/two" in text
+        key = Run(tmp_path / "onnx" / "two", "onnx/two", "").key
+        assert f'href="{key}/"' in text
+        before = ask(server, start + "stamp")
+        status, text = ask(server, f"{start}{key}/")
+        assert status == 200 and "All runs" in text and "0.895" in text
+        assert ask(server, f"{start}{key}/stamp")[0] == 200
+        assert json.loads(ask(server, f"{start}{key}/report.json")[1])["name"] == "digits"
+        for wrong in ("0/", "../", f"{key}/{key}/", f"{key}/history.jsonl"):
+            assert ask(server, start + wrong)[0] == 404
+        begin(tmp_path / "third").record_baseline(Score(0.9), None)
+        assert ask(server, start + "stamp") != before, "a new run is news"
+
+
+def test_what_goes_on_is_told(tmp_path: Path) -> None:
+    history = begin(tmp_path)
+    history.record_baseline(Score(0.9), None)
+    beacon = Beacon()
+    with Workspace(tmp_path).lock(), served(tmp_path) as server, beacon.lit(tmp_path):
+        assert ask(server, f"/{server.token}/now") == (200, "")
+        beacon.plan(7)
+        beacon.baseline(Score(0.9, 5.0), Goal(relative=0.01))
+        beacon.begin(3, trial(1, 0.9).recipe)
+        status, text = ask(server, f"/{server.token}/now")
+        assert status == 200
+        assert text.startswith("trial 3 of at most 7; running for 0:0")
+        assert "left of this" in text and "of the search" in text
+        (tmp_path / "progress.json").write_text('{"phase": 3}', "utf-8")
+        assert ask(server, f"/{server.token}/now") == (200, "")
+    assert not (tmp_path / "progress.json").exists()
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+    gone = tmp_path / "none"
+    command = [sys.executable, "-m", "lpot.cli", "dashboard", str(gone)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert "does not exist yet" in running.stdout.readline()
+        running.send_signal(signal.SIGINT)
+    with served(gone) as server:
+        assert "it does not exist yet" in ask(server, f"/{server.token}/")[1]

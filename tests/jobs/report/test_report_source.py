@@ -113,9 +113,22 @@ def test_nothing_to_report(tmp_path: Path) -> None:
     journal(tmp_path / "onnx" / "digits", 0.895)
     with pytest.raises(HistoryError, match=r"there are: .*digits"):
         read_report(tmp_path)
-    found = run("report", str(tmp_path))
+    found = run("report", str(tmp_path / "none"))
     assert found.exit_code == 2
     assert "Traceback" not in found.output
+
+
+def test_a_folder_of_runs_is_a_list(tmp_path: Path) -> None:
+    journal(tmp_path / "onnx" / "digits", 0.895)
+    journal(tmp_path / "onnx" / "letters", 0.5)
+    (tmp_path / "torn").mkdir()
+    (tmp_path / "torn" / "report.json").write_text("{", "utf-8")
+    target = tmp_path / "all.html"
+    found = run("report", str(tmp_path), "--output", str(target))
+    assert found.exit_code == 0
+    assert "onnx/digits" in found.output and "onnx/letters" in found.output
+    assert "damaged" in found.output
+    assert "onnx/letters" in target.read_text("utf-8")
 
 
 def test_two_runs_are_compared(tmp_path: Path) -> None:

@@ -14,9 +14,12 @@ from typing import Any
 
 from lpot.core.errors import ConfigError, HistoryError, LpotError
 from lpot.core.report import Report
+from lpot.jobs.report.beacon import read_now
 from lpot.jobs.report.read import read_report, stamp
+from lpot.jobs.report.runs import Run, Runs, is_run
 from lpot.report.html import document, page
 from lpot.report.markup import render
+from lpot.report.runs import runs_page
 
 logger = logging.getLogger(__name__)
 
@@ -30,15 +33,18 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 Answer = tuple[HTTPStatus, str, str]
+NOT_FOUND: Answer = (HTTPStatus.NOT_FOUND, PLAIN, "not found\n")
 
 
 class Dashboard:
-    """What is shown of one workspace. It takes no lock and writes nothing."""
+    """What is shown of a workspace, or of all below a folder. It takes no lock, writes nothing."""
 
     def __init__(self, workspace: Path) -> None:
         self.workspace = workspace.absolute()
         self._guard = threading.Lock()
         self._known: tuple[tuple[int, ...], Report | str] | None = None
+        self._runs = Runs(self.workspace)
+        self._below: dict[str, Dashboard] = {}  # by key
 
     def report(self) -> Report | str:
         """The report as it stands, or why there is none; read anew only when files changed."""
@@ -54,26 +60,62 @@ class Dashboard:
         except (LpotError, OSError) as error:
             there = self.workspace.is_dir()
             waiting = "nothing is in it yet" if there else "it does not exist yet"
-            empty = isinstance(error, HistoryError) and not any(
-                (self.workspace / name).exists() for name in ("history.jsonl", "report.json")
-            )
+            empty = isinstance(error, HistoryError) and not is_run(self.workspace)
             return f"{self.workspace}: {waiting}" if empty else str(error)
 
-    def answer(self, name: str) -> Answer:
-        """Three things can be asked for; no name ever becomes a path."""
+    def answer(self, name: str, back: bool = False) -> Answer:
+        """A few things can be asked for; no name ever becomes a path."""
+        key, slash, rest = name.partition("/")
+        if slash:
+            found = self._run(key)
+            return found.answer(rest, back=True) if found is not None else NOT_FOUND
+        runs = [] if is_run(self.workspace) else self._all()
+        if runs:
+            return self._folder(name, runs)
         if name == "stamp":
             return HTTPStatus.OK, PLAIN, "-".join(map(str, stamp(self.workspace)))
+        if name == "now":
+            return HTTPStatus.OK, PLAIN, self._now()
+        return self._single(name, back)
+
+    def _single(self, name: str, back: bool) -> Answer:
         found = self.report()
         if name == "report.json":
             raw: Any = {"waiting": found} if isinstance(found, str) else found.to_json()
             return HTTPStatus.OK, JSON, json.dumps(raw)
-        if name == "":
-            return HTTPStatus.OK, HTML, _waiting(found) if isinstance(found, str) else _live(found)
-        return HTTPStatus.NOT_FOUND, PLAIN, "not found\n"
+        if name != "":
+            return NOT_FOUND
+        if isinstance(found, str):
+            return HTTPStatus.OK, HTML, _waiting(found)
+        return HTTPStatus.OK, HTML, page(found, live=True, now=self._now(), back=back)
 
+    def _now(self) -> str:
+        found = self.report()
+        running = not isinstance(found, str) and found.state == "running"
+        moment = read_now(self.workspace) if running else None
+        return "" if moment is None else moment.sentence()
 
-def _live(report: Report) -> str:
-    return page(report, live=True)
+    def _all(self) -> list[Run]:
+        with self._guard:
+            return self._runs.all()
+
+    def _folder(self, name: str, runs: list[Run]) -> Answer:
+        if name == "stamp":
+            return HTTPStatus.OK, PLAIN, self._runs.stamp()
+        if name == "now":
+            going = sum(not isinstance(r.found, str) and r.found.state == "running" for r in runs)
+            return HTTPStatus.OK, PLAIN, f"{going} running now" if going else ""
+        if name != "":
+            return NOT_FOUND
+        entries = [(run.name, f"{run.key}/", run.found) for run in runs]
+        return HTTPStatus.OK, HTML, runs_page(str(self.workspace.name), entries, live=True)
+
+    def _run(self, key: str) -> Dashboard | None:
+        """The view of one run below the folder, by its key."""
+        if key not in self._below and not is_run(self.workspace):
+            for run in self._all():
+                self._below.setdefault(run.key, Dashboard(run.path))
+        return self._below.get(key)
 
 
 def _waiting(text: str) -> str:
@@ -145,10 +187,11 @@ class _Server(ThreadingHTTPServer):
 
 
 def serve(workspace: str | Path, port: int = 0) -> _Server:
-    """A server for one workspace; call `serve_forever`, then `server_close`."""
+    """A server for a workspace or a folder of them: `serve_forever`, then `server_close`."""
     try:
         return _Server(Dashboard(Path(workspace)), port)
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"port {port} can't be had ({error}): choose another, or none for a free one", "--port"
+            f"port {port} is not available ({error}): choose another, or none for a free one",
+            "--port",
         ) from error

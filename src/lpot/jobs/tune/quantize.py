@@ -34,7 +34,7 @@ from lpot.core.history import History
 from lpot.core.interrupt import interruptible
 from lpot.core.limits import Watch
 from lpot.core.model import Model
-from lpot.core.progress import Listener, counted, heard_by
+from lpot.core.progress import Chorus, Listener, counted, heard_by
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
@@ -49,6 +49,7 @@ from lpot.jobs.callbacks.aside import called_back
 from lpot.jobs.execute.processes import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
 from lpot.jobs.finish.result import finish, float_result
+from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.settings import with_name
 from lpot.jobs.tune.advice import advised
 from lpot.jobs.tune.evaluation import calibration_loader, make_evaluator
@@ -97,15 +98,17 @@ def _quantize(request: Request) -> Result:
         request = replace(request, output=request.output.absolute())
     from lpot.jobs.tune.optimize import job_for
 
-    job = job_for(request)
+    beacon = Beacon()
+    job = job_for(replace(request, listener=Chorus(request.listener, beacon)))
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
     with (
         job.workspace.lock(),
+        beacon.lit(job.workspace.folder),
         interruptible(job.watch, job.listener),
         called_back(job),
         heard_by(job.listener),
     ):
-        evaluator = job.evaluator = make_evaluator(request, job.model, job.add_note)
+        evaluator = job.evaluator = make_evaluator(job.request, job.model, job.add_note)
         job.held_out = held_out_evaluator(job)
         if not job.space.choices and not job.space.repairs:
             return float_result(job, job.why_not())
