@@ -33,6 +33,8 @@ BATCHES = {
     "SquadF1": ({"q": "a"}, {"q": ["b"]}),
     "SquadEM": ({"q": "a"}, {"q": ["b"]}),
     "GLUE": ([[0.1, 0.9]], [1]),
+    "perplexity": ([[[0.1, 0.9], [0.5, 0.5]]], [[0, 1]]),
+    "last_word": ([[[0.1, 0.9], [0.5, 0.5]]], [[-100, 1]]),
 }
 NUMERIC = [name for name in METRICS if name not in ("BLEU", "SquadF1", "SquadEM")]
 

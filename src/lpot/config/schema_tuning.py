@@ -47,6 +47,7 @@ STRATEGIES = Known(
         "tpe",
         "conservative",
         "hawq_v2",
+        "mixed_bits",
         "automixedprecision",
         "auto_mixed_precision",
         "sigopt",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from lpot.core.goal import Goal, Objectives
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.trial import Trial
 
@@ -21,6 +21,19 @@ Proposals = Steps[None]
 
 def _unknown(recipe: Recipe) -> Harm:
     return {}
+
+
+@dataclass(frozen=True)
+class Tradeoff:
+    """What one config of an op means: harm to the outputs, time and bytes."""
+
+    config: OpConfig
+    harm: float
+    time: float  # as a share of the model's
+    size: int
+
+
+Tradeoffs = Mapping[OpKey, Sequence[Tradeoff]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +54,7 @@ class StrategyContext:
     curvature: Callable[[], Harm] = dict  # second derivatives of the loss, times the error made
     gains: Callable[[], Mapping[OpKey, float]] = dict  # time an op saves in low precision
     objectives: Objectives = field(default_factory=Objectives)
+    tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known
     budget: bool = False  # time was given to go on after the first recipe that holds the bar
 
 

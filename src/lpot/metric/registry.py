@@ -12,6 +12,7 @@ from lpot.metric.base import BaseMetric
 from lpot.metric.classification import F1, MCC, ROC, Accuracy, TopK
 from lpot.metric.detection import CocoMAP, CocoMAPv2, MeanAP, VocMAP
 from lpot.metric.glue import GLUE
+from lpot.metric.language import LastWord, Perplexity
 from lpot.metric.regression import MAE, MSE, RMSE, Loss, Pearson, Spearman
 from lpot.metric.segmentation import MeanIoU
 from lpot.metric.squad import SquadEM, SquadF1
@@ -48,6 +49,8 @@ METRICS = _Metrics(
         "SquadF1": SquadF1,
         "SquadEM": SquadEM,
         "GLUE": GLUE,
+        "perplexity": Perplexity,
+        "last_word": LastWord,
     }
 )
 

@@ -14,6 +14,7 @@ from lpot.strategy.conservative import conservative
 from lpot.strategy.exhaustive import exhaustive
 from lpot.strategy.hawq_v2 import hawq_v2
 from lpot.strategy.level import Level, at_level
+from lpot.strategy.mixed_bits import mixed_bits
 from lpot.strategy.mixed_precision import auto_mixed_precision
 from lpot.strategy.mse import mse
 from lpot.strategy.mse_v2 import mse_v2
@@ -31,6 +32,7 @@ STRATEGIES: Mapping[str, Policy] = {
     "random": random,
     "conservative": conservative,
     "hawq_v2": hawq_v2,
+    "mixed_bits": mixed_bits,
     "automixedprecision": auto_mixed_precision,
     "auto_mixed_precision": auto_mixed_precision,
     "sigopt": basic,  # its service has ended: see config/availability.py for what users are told

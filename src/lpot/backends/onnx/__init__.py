@@ -79,6 +79,13 @@ class OnnxBackend(Backend[OnnxModel]):
     best_name = "best_model.onnx"
     repairs = (BIAS, WEIGHT)  # those that a user may ask for
 
+    def for_approach(self, approach: Approach) -> Backend[Any]:
+        if approach != "weight_only":
+            return self
+        from lpot.backends.onnx.weight_only import WeightOnlyBackend
+
+        return WeightOnlyBackend()
+
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)
         model = OnnxModel(self, graph, source=path)

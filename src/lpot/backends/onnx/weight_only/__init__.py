@@ -1,0 +1,219 @@
+"""`approach: weight_only` on ONNX graphs: few bits for the weights, kernels by measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from onnx import NodeProto
+
+from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.inspect import PLUMBING, key_of, why_not
+from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.passes.fold_constants import fold_constants
+from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
+from lpot.backends.onnx.passes.widen_halves import widen_halves
+from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
+from lpot.backends.onnx.weight_only.emit import emit
+from lpot.backends.onnx.weight_only.formats import (
+    Wishes,
+    label,
+    product_choices,
+    table_choices,
+)
+from lpot.backends.onnx.weight_only.guard import Guard, Times
+from lpot.backends.onnx.weight_only.passes import split_gemm
+from lpot.backends.onnx.weight_only.rounding import round_all
+from lpot.backends.onnx.weight_only.sensitivity import harms
+from lpot.backends.onnx.weight_only.store import WeightStore
+from lpot.core.backend import Approach, Observations, Target
+from lpot.core.batch import Inputs
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
+from lpot.core.space import Capability, OpInfo
+from lpot.core.strategy import Tradeoff
+
+PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_gemm)
+SMALL = 4096  # weights, below which nothing is won
+USUAL = Wishes()
+KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
+
+
+class WeightOnlyBackend(OnnxBackend):
+    """The same verbs, for weights in few bits. What was rounded lies in its store."""
+
+    repairs = ()  # type: ignore[assignment]
+
+    def __init__(self, wishes: Wishes = USUAL) -> None:
+        self.wishes = wishes
+        self.store: WeightStore | None = None
+        self.batches: tuple[Inputs, ...] = ()
+        self.guard = Guard(self.versions(), wishes.prompt_length)
+
+    def keep_in(self, folder: Path) -> None:
+        """Where rounded weights are kept: a run that was killed finds them there again."""
+        self.store = WeightStore(folder)
+        self.store.drop_damaged()
+
+    def _prepared(self, model: OnnxModel) -> OnnxModel:
+        for step in PASSES:
+            model.folded = step(model.folded)
+        return model
+
+    def inspect(
+        self, model: OnnxModel, approach: Approach = "weight_only", target: Target = "this"
+    ) -> Capability:
+        present = {node.name: node for node in model.folded.nodes}
+        ops: dict[OpKey, OpInfo] = {}
+        for given in model.graph.nodes:
+            if given.op_type in PLUMBING:
+                continue
+            key, node = key_of(given), present.get(given.name)
+            ops[key] = self._info(model.folded, node, key, target)
+        self.guard.save()
+        notes = tuple(
+            f"{word} is not used on this CPU: {why}" for word, why in self.guard.refused.items()
+        )
+        return Capability(ops, notes)
+
+    def _info(self, graph: Graph, node: NodeProto | None, key: OpKey, target: Target) -> OpInfo:
+        if node is None:
+            return OpInfo(key, reason="folded into its neighbour before anything else")
+        reason = _reason(graph, node)
+        if reason:
+            return OpInfo(key, reason=reason)
+        if node.op_type == "Gather":
+            columns = graph.weights[node.input[0]].shape[1]
+            choices = tuple(table_choices(self.wishes, columns))
+        else:
+            columns, rows = graph.weights[node.input[1]].shape
+            share = self.wishes.prompt
+            choices = tuple(
+                config
+                for config in product_choices(self.wishes, target)
+                if self.guard.allows(columns, rows, config, share)
+            )
+        if choices == (FP32,):
+            return OpInfo(key, reason="no format of few bits pays for it on this CPU")
+        return OpInfo(key, choices)
+
+    def observe(
+        self, model: OnnxModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
+    ) -> dict[int, Observations]:
+        """The data themselves are kept: what is gathered from them fits in no report."""
+        limit = max(sizes) or None
+        self.batches = tuple(islice(batches, limit))
+        found = Observations(len(self.batches), {}, self.batches[:2])
+        return {size: replace(found, samples=size or found.samples) for size in sizes}
+
+    def build(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
+    ) -> OnnxModel:
+        rounded = {key: c for key, c in recipe.ops.items() if c.mode == "weight_only"}
+        rest = replace(recipe, ops={k: c for k, c in recipe.ops.items() if k not in rounded})
+        graph = super().build(model, rest, observations).graph
+        if graph is model.graph:
+            graph = model.folded
+        self._round(model.folded, {key.name: (config,) for key, config in rounded.items()})
+        store = self._store()
+        stored = {key.name: store.get(key.name, label(c)) for key, c in rounded.items()}
+        precisions = {key: config.precision for key, config in recipe.ops.items()}
+        probe = observations.probe[0] if observations is not None and observations.probe else None
+        return OnnxModel(
+            self, emit(graph, stored), recipe=recipe, precisions=precisions, probe=probe
+        )
+
+    def tradeoffs(
+        self,
+        model: OnnxModel,
+        choices: Mapping[OpKey, Sequence[OpConfig]],
+        observations: Observations,
+    ) -> dict[OpKey, tuple[Tradeoff, ...]]:
+        """Of each op and format: the harm to the answer, the time, the bytes."""
+        low = {
+            key.name: [config for config in options if not config.is_float]
+            for key, options in choices.items()
+        }
+        wanted = {
+            name: [config for config in configs if config.mode == "weight_only"]
+            for name, configs in low.items()
+        }
+        self._round(model.folded, wanted)
+        harm = harms(model.folded, low, observations.probe[0], self._store())
+        whole = self._whole(model.folded, low)
+        nodes = {node.name: node for node in model.folded.nodes}
+        return {
+            key: tuple(
+                Tradeoff(
+                    config,
+                    harm[key.name].get(config, 0.0),
+                    self._cost(model.folded, nodes[key.name], config, whole),
+                    _bytes(model.folded, nodes[key.name], config),
+                )
+                for config in options
+            )
+            for key, options in choices.items()
+        }
+
+    def _round(self, graph: Graph, wanted: Mapping[str, Sequence[OpConfig]]) -> None:
+        round_all(graph, wanted, self.batches, self._store())
+
+    def _store(self) -> WeightStore:
+        self.store = self.store or WeightStore()
+        return self.store
+
+    def _whole(self, graph: Graph, names: Iterable[str]) -> Times:
+        """All the products in FP32."""
+        shapes = [_product_shape(graph, node) for node in graph.nodes if node.name in set(names)]
+        times = [self.guard.times(*shape, FP32) for shape in shapes if shape is not None]
+        known = [each for each in times if each is not None]
+        return Times(sum(t.token for t in known) or 1.0, sum(t.prompt for t in known) or 1.0)
+
+    def _cost(self, graph: Graph, node: NodeProto, config: OpConfig, whole: Times) -> float:
+        shape = _product_shape(graph, node)
+        times = None if shape is None else self.guard.times(*shape, config)
+        return 0.0 if times is None else times.mix(whole, self.wishes.prompt)
+
+
+def _product_shape(graph: Graph, node: NodeProto) -> tuple[int, int] | None:
+    """Columns and rows of a product's weight; None for a table."""
+    if node.op_type == "Gather":
+        return None
+    columns, rows = graph.weights[node.input[1]].shape
+    return int(columns), int(rows)
+
+
+def _bytes(graph: Graph, node: NodeProto, config: OpConfig) -> int:
+    name = node.input[0] if node.op_type == "Gather" else node.input[1]
+    array = graph.weights[name]
+    if config.is_float or config.weight is None or config.weight.bits is None:
+        return int(array.nbytes)
+    columns = array.shape[1] if node.op_type == "Gather" else array.shape[0]
+    size = config.weight.group_size or columns
+    bits = {3: 4, 7: 8}.get(config.weight.bits, config.weight.bits)
+    return int(array.size * (bits / 8 + 4 / size))
+
+
+def _reason(graph: Graph, node: NodeProto) -> str:
+    """Why a weight must stay as it is; empty when it need not."""
+    if node.op_type not in KINDS:
+        return "has no weight that is stored in few bits"
+    if node.op_type == "MatMul" and graph.is_constant(node.input[1]):
+        weight = graph.weights[node.input[1]]
+        if weight.ndim != 2:
+            return "its weight is no matrix"
+        if weight.size < SMALL:
+            return "its weight is small: nothing is won"
+        if weight.dtype != np.float32:
+            return "its weight is not float32"
+    if node.op_type == "Gather" and _columns(graph, node) is None:
+        return "looks up no rows of a constant matrix"
+    return why_not(graph, node)
+
+
+def _columns(graph: Graph, node: NodeProto) -> int | None:
+    table = graph.weights.get(node.input[0])
+    return int(table.shape[1]) if table is not None and table.ndim == 2 else None

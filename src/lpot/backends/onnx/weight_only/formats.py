@@ -1,0 +1,79 @@
+"""The configs that `approach: weight_only` chooses from, and what they are in numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from lpot.backends.onnx.abilities import dynamic_choices
+from lpot.core.backend import Target
+from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
+from lpot.core.weight_only.grid import Format
+
+NEAREST, GPTQ, AWQ = "rtn", "gptq", "awq"
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the user allows, `quantization.weight_only` of the yaml."""
+
+    bits: tuple[int, ...] = (4, 8)
+    group_sizes: tuple[int, ...] = (32,)
+    schemes: tuple[str, ...] = ("sym",)
+    algorithms: tuple[str, ...] = (GPTQ, NEAREST)
+    prompt: float = 0.3  # what a prompt's time counts against a token's
+    prompt_length: int = 512
+    calibrated: bool = True  # are there data for GPTQ and AWQ?
+
+
+def product_choices(wishes: Wishes, target: Target) -> Iterator[OpConfig]:
+    """Of a product with a constant matrix: the fewest bits first, FP32 last."""
+    for bits in sorted(wishes.bits):
+        for scheme in wishes.schemes:
+            for size in wishes.group_sizes:
+                yield _config(bits, scheme, size, _algorithm(bits, wishes))
+    yield dynamic_choices("MatMul", True, target)[0]
+    yield FP32
+
+
+def table_choices(wishes: Wishes, columns: int) -> Iterator[OpConfig]:
+    """Of a table whose rows are looked up: the runtime wants groups that divide a row."""
+    sizes = [size for size in wishes.group_sizes if size and columns % size == 0]
+    for bits in sorted({4, 8} & set(wishes.bits)):
+        for size in sizes[:1]:
+            yield _config(bits, "sym", size, NEAREST)
+    yield FP32
+
+
+def _algorithm(bits: int, wishes: Wishes) -> str:
+    """The first that the data allow; eight bits need nothing better than rounding."""
+    if bits == 8 or not wishes.calibrated:
+        return NEAREST
+    return wishes.algorithms[0] if wishes.algorithms else NEAREST
+
+
+def _config(bits: int, scheme: str, size: int, algorithm: str) -> OpConfig:
+    granularity = "per_group" if size else "per_channel"
+    weight = TensorConfig(f"int{bits}", scheme, granularity, algorithm, bits, size)
+    return OpConfig(FP32_TENSOR, weight, "weight_only")
+
+
+def format_of(config: OpConfig) -> Format:
+    weight = config.weight
+    assert weight is not None and weight.bits is not None and weight.group_size is not None
+    return Format(weight.bits, weight.group_size, weight.scheme == "sym")
+
+
+def label(config: OpConfig) -> str:
+    """One word for files and tables.
+
+    >>> label(_config(4, "sym", 32, "gptq"))
+    'int4-sym-g32-gptq'
+    """
+    if config.is_float:
+        return "fp32"
+    weight = config.weight
+    assert weight is not None
+    if config.mode == "dynamic":
+        return f"dynamic-{weight.bits}"
+    return f"{weight.dtype}-{weight.scheme}-g{weight.group_size}-{weight.algorithm}"

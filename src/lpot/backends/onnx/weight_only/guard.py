@@ -1,0 +1,156 @@
+"""Every format is tried and timed on the CPU at hand before it may be used.
+
+A kernel may be missing, wrong, or a trap: on some CPUs a format of fewer bits is thirty times
+slower than FP32. Times are kept for the machine, so that each shape is timed once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from lpot.backends.onnx.build import build_graph
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.plan import Plan
+from lpot.backends.onnx.run import ORT_ERRORS, session
+from lpot.backends.onnx.weight_only.emit import Stored, emit
+from lpot.backends.onnx.weight_only.formats import format_of, label
+from lpot.core.errors import UnsupportedModel
+from lpot.core.measure import latency
+from lpot.core.recipe import FP32, OpConfig
+from lpot.core.timetable import Timetable
+from lpot.core.weight_only.grid import Format, Rounded
+
+logger = logging.getLogger(__name__)
+
+FAILURES: tuple[type[Exception], ...] = (UnsupportedModel, *ORT_ERRORS)
+SECONDS = 0.1  # for one shape in one format and phase
+CACHE = 1 << 26  # bytes of FP32 weights that a token is timed on: a decoder's fit in no cache
+MOST_COPIES = 64
+TOLERANCE = 0.05  # of the outputs' amplitude: products of 8-bit activations are off by a per cent
+SLOWER = 1.0  # of FP32's time, from which on a format does not pay
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds of one product: for one token, and for a prompt."""
+
+    token: float
+    prompt: float
+
+    def mix(self, whole: Times, share: float) -> float:
+        """As a share of the whole model's times, the prompt's weighed by `share`."""
+        return (1 - share) * self.token / whole.token + share * self.prompt / whole.prompt
+
+
+class Guard:
+    """Times by shape and format. What it refuses, and why, is in `refused`."""
+
+    def __init__(self, versions: Mapping[str, str], prompt_length: int) -> None:
+        self.table = Timetable.of_this_machine(versions)
+        self.prompt_length = prompt_length
+        self.refused: dict[str, str] = {}  # format → why
+
+    def times(self, columns: int, rows: int, config: OpConfig) -> Times | None:
+        """None where the format is not available or wrong here."""
+        name = f"{label(config).replace('gptq', 'rtn').replace('awq', 'rtn')} {columns}x{rows}"
+        lone = _Lone(columns, rows, config)
+        try:
+            if self.table.seconds(f"weights {name} right", lone.is_right) == 0.0:
+                self.refused[label(config)] = "its kernel gives wrong results here"
+                return None
+            token = self.table.seconds(f"weights {name} token", lambda: lone.seconds(1))
+            length = self.prompt_length
+            prompt = self.table.seconds(f"weights {name} {length}", lambda: lone.seconds(length))
+        except FAILURES as error:
+            self.refused[label(config)] = f"it has no kernel here ({str(error).splitlines()[0]})"
+            return None
+        return Times(token, prompt)
+
+    def allows(self, columns: int, rows: int, config: OpConfig, share: float) -> bool:
+        """Is it right here, and no slower than FP32 in the mix of phases asked for?"""
+        if config.is_float:
+            return True
+        plain = self.times(columns, rows, FP32)
+        found = self.times(columns, rows, config)
+        if plain is None or found is None:
+            return found is not None
+        if found.mix(plain, share) <= SLOWER:
+            return True
+        slow = f"{1 / found.mix(plain, share):.2f} of FP32's speed with {columns} x {rows}"
+        self.refused.setdefault(label(config), slow)
+        return False
+
+    def save(self) -> None:
+        self.table.save()
+
+
+@dataclass(frozen=True, eq=False)
+class _Lone:
+    """One product by itself, with weights of its own."""
+
+    columns: int
+    rows: int
+    config: OpConfig
+
+    def is_right(self) -> float:
+        """1 where the kernel agrees with the definition, else 0."""
+        rng = np.random.default_rng(0)
+        weight = rng.standard_normal((self.columns, self.rows)).astype(np.float32)
+        x = rng.standard_normal((3, self.columns)).astype(np.float32)
+        graph, seen = self._graph(weight, 1)
+        (found,) = session(graph).run(None, {"x": x})
+        truth = x @ seen
+        return float(np.abs(found - truth).max() <= TOLERANCE * np.abs(truth).max())
+
+    def seconds(self, tokens: int) -> float:
+        rng = np.random.default_rng(0)
+        size = self.columns * self.rows * 4
+        copies = 1 if tokens > 1 else max(1, min(MOST_COPIES, CACHE // size))
+        weight = rng.standard_normal((self.columns, self.rows)).astype(np.float32)
+        opened = session(self._graph(weight, copies)[0])
+        x = rng.standard_normal((tokens, self.columns)).astype(np.float32)
+        timing = latency(lambda: opened.run(None, {"x": x}), warmup=2, seconds=SECONDS)
+        return timing.minimum / copies
+
+    def _graph(self, weight: np.ndarray, copies: int) -> tuple[Graph, np.ndarray]:
+        """The product so many times over, and the matrix that it multiplies with."""
+        names = [f"y{at}" for at in range(copies)]
+        nodes = [
+            helper.make_node("MatMul", ["x", f"w{at}"], [f"y{at}"], name=f"op{at}")
+            for at in range(copies)
+        ]
+        shape = [None, self.columns]
+        given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)]
+        made = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in names]
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
+        header = helper.make_model(
+            helper.make_graph([], "lone", given, made), opset_imports=opsets, ir_version=10
+        )
+        # Each its own array: the same one would be read from the cache.
+        arrays = {f"w{at}": weight.copy() for at in range(copies)}
+        graph = Graph(header, tuple(nodes), arrays)
+        if self.config.is_float:
+            return graph, weight
+        if self.config.mode == "dynamic":
+            plan = Plan({}, {f"op{at}": self.config for at in range(copies)}, {}, {}, {})
+            return build_graph(graph, plan, {}, {}), weight
+        stored = Stored(_random(self.rows, self.columns, format_of(self.config)))
+        made_graph = emit(graph, {f"op{at}": stored for at in range(copies)})
+        fresh = {name: array.copy() for name, array in made_graph.weights.items()}
+        copied = Graph(made_graph.header, made_graph.nodes, fresh)
+        return copied, stored.values().T
+
+
+def _random(rows: int, columns: int, fmt: Format) -> Rounded:
+    """Any codes will do to see whether a kernel is right and how long it takes."""
+    rng = np.random.default_rng(1)
+    codes = rng.integers(0, fmt.top + 1, (rows, columns), np.uint8)
+    groups = (rows, fmt.groups(columns))
+    scales = rng.uniform(0.01, 0.02, groups).astype(np.float32)
+    zeros = None if fmt.symmetric else rng.integers(0, fmt.top + 1, groups, np.uint8)
+    return Rounded(fmt, codes, scales, zeros)

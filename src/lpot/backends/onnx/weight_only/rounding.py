@@ -1,0 +1,90 @@
+"""Rounding the weights of a graph: Hessians a few tensors at a time, each weight in each format."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from onnx import NodeProto
+
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.weight_only.emit import Stored
+from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, format_of, label
+from lpot.backends.onnx.weight_only.hessians import chunks, gather
+from lpot.backends.onnx.weight_only.store import WeightStore
+from lpot.core.batch import Inputs
+from lpot.core.progress import tracked
+from lpot.core.recipe import OpConfig
+from lpot.core.weight_only.awq import scaled
+from lpot.core.weight_only.gptq import gptq
+from lpot.core.weight_only.nearest import round_to_nearest
+
+Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
+
+
+def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: WeightStore) -> None:
+    """Every wanted weight that the store has not, layer by layer; what is done is on disk."""
+    left = {
+        name: [config for config in configs if not store.has(name, label(config))]
+        for name, configs in wanted.items()
+    }
+    nodes = [node for node in graph.nodes if left.get(node.name)]
+    tables = [node for node in nodes if node.op_type == "Gather" or not batches]
+    products = [node for node in nodes if node.op_type != "Gather" and batches]
+    widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
+    plan = list(chunks(list(widths.items())))
+    done = tracked(nodes)
+    for node in tables:
+        _round_one(graph, node, left[node.name], None, store)
+        next(done)
+    for chunk in plan:
+        seen = gather(graph, chunk, [widths[name] for name in chunk], batches)
+        for node in products:
+            if node.input[0] in seen:
+                _round_one(graph, node, left[node.name], seen[node.input[0]], store)
+                next(done)
+    next(done, None)
+
+
+def _round_one(
+    graph: Graph,
+    node: NodeProto,
+    configs: Sequence[OpConfig],
+    hessian: np.ndarray | None,
+    store: WeightStore,
+) -> None:
+    weight = rows_of(graph, node)
+    for config in configs:
+        stored = _rounded(weight, config, hessian)
+        store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
+
+
+def rows_of(graph: Graph, node: NodeProto) -> np.ndarray:
+    """The weight with its output channels (or the table's entries) as rows."""
+    if node.op_type == "Gather":
+        return graph.weights[node.input[0]]
+    return np.ascontiguousarray(graph.weights[node.input[1]].T)
+
+
+def _rounded(weight: np.ndarray, config: OpConfig, hessian: np.ndarray | None) -> Stored:
+    assert config.weight is not None
+    fmt, word = format_of(config), config.weight.algorithm
+    if hessian is None:
+        return Stored(round_to_nearest(weight, fmt))
+    if word == GPTQ:
+        return Stored(gptq(weight, hessian, fmt))
+    energy = np.diagonal(hessian).astype(np.float32)
+    if word == AWQ:
+        scales, rounded = scaled(weight, energy, fmt)
+        return Stored(rounded, 1 / scales)
+    return Stored(round_to_nearest(weight, fmt, energy))
+
+
+def _loss(weight: np.ndarray, stored: Stored, hessian: np.ndarray | None) -> float:
+    """Mean squared error of the outputs; of the weights where no input was seen."""
+    total = 0.0
+    values = stored.values()
+    for start in range(0, len(weight), 8192):
+        off = values[start : start + 8192] - weight[start : start + 8192]
+        total += float(np.vdot(off, off if hessian is None else off @ hessian))
+    return total

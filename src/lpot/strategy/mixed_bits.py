@@ -1,0 +1,158 @@
+"""Formats of different widths, mixed op by op: the cheapest mix that holds the bar.
+
+Harm and cost of each format are known for each op, and add up. Then the mixes worth trying lie on
+one path: begin with the cheapest format everywhere, and take, again and again, the step that saves
+the most harm for its cost (the greedy answer to this knapsack, exact at its own points). The path
+is cut by evaluations: the first where the harms say the bar holds, the next ones corrected by what
+was seen, within a bracket that halves.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import Proposals, StrategyContext, Tradeoff, Tradeoffs, policy
+from lpot.core.trial import Trial
+from lpot.strategy.bracket import steps_for
+from lpot.strategy.fewest import fewest_float
+from lpot.strategy.order import is_fp32
+
+SIZE = 0.1  # of the bytes saved, beside time: of two equally fast formats the smaller is taken
+EXTRA = 2  # evaluations besides those that halving needs
+FINE = 0.002  # of the cost, below which no further evaluation pays
+
+
+@dataclass(frozen=True)
+class Step:
+    """One op takes its next better format."""
+
+    key: OpKey
+    config: OpConfig
+    harm: float  # that it saves
+    cost: float  # that it adds
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """The mixes in the order of falling harm: the first with no step taken, then one more each."""
+
+    start: Recipe
+    steps: tuple[Step, ...]
+    harms: tuple[float, ...]
+    costs: tuple[float, ...]
+
+    def recipe(self, taken: int) -> Recipe:
+        return self.start.replace({step.key: step.config for step in self.steps[:taken]})
+
+    def first_below(self, harm: float) -> int:
+        """The fewest steps that leave no more harm than that."""
+        return bisect_left([-left for left in self.harms], -harm)
+
+
+def most(space: TuningSpace, budget: bool) -> int | None:
+    formats = sum(len(options) - 1 for options in space.choices.values())
+    return EXTRA + steps_for(formats + 1)
+
+
+@policy(settles=True, most=most)
+def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """The cheapest mix of formats that holds the bar; without tradeoffs, the fewest in float."""
+    tradeoffs = context.tradeoffs()
+    if not tradeoffs:
+        yield from fewest_float(space, context)
+        return
+    path = path_of(space, tradeoffs, by_size=context.objectives.words == ("modelsize",))
+    last = len(path.steps)
+    while last and is_fp32(space, path.recipe(last)):
+        last -= 1
+    low, high = -1, last + 1  # missed, held
+    allowed = _allowed(context)
+    factor = 1.0
+    for _ in range(EXTRA + steps_for(last + 1)):
+        taken = min(max(path.first_below(allowed / factor), low + 1), high - 1)
+        (trial,) = yield [path.recipe(taken)]
+        low, high = (low, taken) if trial.met else (taken, high)
+        factor = _corrected(factor, trial, path.harms[taken], context)
+        if high - low <= 1 or (high <= last and _gain(path, low, high) < FINE):
+            return
+
+
+def _gain(path: Path, low: int, high: int) -> float:
+    """The share of the cost that could still be saved below what holds the bar."""
+    return 1 - path.costs[low + 1] / (path.costs[high] or 1.0)
+
+
+def _allowed(context: StrategyContext) -> float:
+    """The bar as a logarithm, which is what divergences add up to for a perplexity."""
+    baseline = abs(context.baseline) or 1.0
+    lost = abs(context.baseline - context.goal.bar(context.baseline))
+    return max(math.log1p(lost / baseline), 1e-9)
+
+
+def _corrected(factor: float, trial: Trial, harm: float, context: StrategyContext) -> float:
+    """How much is really lost by the unit of harm; halfway to what this trial says."""
+    if trial.accuracy is None or harm <= 0:
+        return factor
+    base = abs(context.baseline) or 1.0
+    lost = context.goal.gain(context.baseline) - context.goal.gain(trial.accuracy)
+    if not math.isfinite(lost) or lost <= 0:
+        return factor / 2
+    return math.log1p(lost / base) / harm
+
+
+def path_of(space: TuningSpace, tradeoffs: Tradeoffs, by_size: bool = False) -> Path:
+    whole = sum(max(option.size for option in options) for options in tradeoffs.values()) or 1
+
+    def cost(option: Tradeoff) -> float:
+        size = option.size / whole
+        return size + SIZE * option.time if by_size else option.time + SIZE * size
+
+    start: dict[OpKey, OpConfig] = {}
+    steps: list[Step] = []
+    harm = spent = 0.0
+    for key, options in tradeoffs.items():
+        hull = lower_hull([(option.harm, cost(option), option.config) for option in options])
+        start[key] = hull[0][2]
+        harm, spent = harm + hull[0][0], spent + hull[0][1]
+        for (before, paid, _), (after, price, config) in pairwise(hull):
+            steps.append(Step(key, config, before - after, price - paid))
+    steps.sort(key=lambda step: -step.harm / max(step.cost, 1e-12))
+    harms, costs = [harm], [spent]
+    for step in steps:
+        harms.append(harms[-1] - step.harm)
+        costs.append(costs[-1] + step.cost)
+    # Rounding must not make a mix worse than the one before it.
+    falling = [max(value, 0.0) for value in harms]
+    return Path(space.default().replace(start), tuple(steps), tuple(falling), tuple(costs))
+
+
+Point = tuple[float, float, OpConfig]
+
+
+def lower_hull(points: Sequence[Point]) -> list[Point]:
+    """Those that no mixture of two others beats, the cheapest (and most harmful) first.
+
+    >>> points = [(9, 1, None), (5, 4, None), (1, 2, None), (0, 9, None)]
+    >>> [cost for _, cost, _ in lower_hull(points)]
+    [1, 2, 9]
+    """
+    ordered = sorted(points, key=lambda point: (point[1], point[0]))
+    hull: list[Point] = []
+    for point in ordered:
+        if hull and point[0] >= hull[-1][0]:
+            continue
+        while len(hull) > 1 and _slope(hull[-1], point) >= _slope(hull[-2], hull[-1]):
+            hull.pop()
+        hull.append(point)
+    return hull
+
+
+def _slope(one: Point, other: Point) -> float:
+    """Harm saved per cost."""
+    return (one[0] - other[0]) / max(other[1] - one[1], 1e-12)

@@ -1,0 +1,197 @@
+"""`approach: weight_only` on ONNX graphs: formats, kernels, rounding on disk, sensitivity."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.run import session
+from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
+from lpot.backends.onnx.weight_only.emit import Stored, emit
+from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
+from lpot.backends.onnx.weight_only.guard import Guard
+from lpot.backends.onnx.weight_only.hessians import chunks, gather
+from lpot.backends.onnx.weight_only.sensitivity import divergence
+from lpot.core.recipe import FP32, Recipe
+from lpot.core.space import restrict
+from lpot.core.weight_only.grid import Format
+from lpot.core.weight_only.nearest import round_to_nearest
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LPOT_CACHE", str(tmp_path / "cache"))
+
+
+def small_net(columns: int = 64, rows: int = 96, table: int = 1200) -> Any:
+    """ids → table → product → Gemm with bias, as any exporter writes them."""
+    rng = np.random.default_rng(0)
+    arrays = {
+        "table": rng.standard_normal((table, columns)).astype(np.float32),
+        "w1": rng.standard_normal((columns, rows)).astype(np.float32),
+        "w2": rng.standard_normal((rows, rows)).astype(np.float32),
+        "b2": rng.standard_normal(rows).astype(np.float32),
+        "flat": np.array([-1, rows], np.int64),
+    }
+    nodes = [
+        helper.make_node("Gather", ["table", "ids"], ["e"], name="embed"),
+        helper.make_node("MatMul", ["e", "w1"], ["h"], name="first"),
+        helper.make_node("Tanh", ["h"], ["t"], name="bend"),
+        helper.make_node("Reshape", ["t", "flat"], ["f"], name="flatten"),
+        helper.make_node("Gemm", ["f", "w2", "b2"], ["logits"], name="second", transB=1),
+    ]
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "tokens"])
+    out = helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)
+    graph = helper.make_graph([], "net", [ids], [out])
+    header = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return Graph(header, tuple(nodes), arrays).embedded()
+
+
+def _ids(count: int = 4) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(1)
+    return [{"ids": rng.integers(0, 1200, (1, 32))} for _ in range(count)]
+
+
+@pytest.fixture
+def backend(monkeypatch: pytest.MonkeyPatch) -> WeightOnlyBackend:
+    """Kernels are trusted: on ops this small none of them pays."""
+    monkeypatch.setattr(Guard, "allows", lambda *given: True)
+    return WeightOnlyBackend(Wishes(bits=(2, 3, 4, 8)))
+
+
+@pytest.mark.parametrize("bits", (2, 3, 4, 8))
+@pytest.mark.parametrize("group", (0, 16, 32))
+@pytest.mark.parametrize("symmetric", (True, False))
+def test_kernels_multiply_with_the_values_that_the_codes_stand_for(
+    bits: int, group: int, symmetric: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((48, 70)).astype(np.float32)  # 70 is no multiple of a group
+    x = rng.standard_normal((5, 70)).astype(np.float32)
+    given = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 70])
+    out = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    header = helper.make_model(
+        helper.make_graph([], "g", [given], [out]), opset_imports=[helper.make_opsetid("", 17)]
+    )
+    header.ir_version = 8
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="op")
+    graph = Graph(header, (node,), {"w": weight.T.copy()})
+    stored = Stored(round_to_nearest(weight, Format(bits, group, symmetric)))
+    (found,) = session(emit(graph, {"op": stored})).run(None, {"x": x})
+    truth = x @ stored.values().T
+    np.testing.assert_allclose(found, truth, atol=0.03 * np.abs(truth).max())
+
+
+def test_every_op_with_a_matrix_has_formats_and_the_others_a_reason(
+    backend: WeightOnlyBackend,
+) -> None:
+    model = backend.load(small_net())
+    ops = {key.name: info for key, info in backend.inspect(model).ops.items()}
+    words = [label(choice) for choice in ops["first"].choices]
+    assert words[0] == "int2-sym-g32-gptq" and words[-1] == "fp32"
+    assert any(word.startswith("dynamic") for word in words)
+    assert [label(choice) for choice in ops["embed"].choices] == [
+        "int4-sym-g32-rtn",
+        "int8-sym-g32-rtn",
+        "fp32",
+    ]
+    assert ops["second"].can_be_low and "no weight" in ops["bend"].reason
+
+
+def test_a_mix_of_formats_runs_and_fewer_bits_do_more_harm(
+    backend: WeightOnlyBackend, tmp_path: Path
+) -> None:
+    model = backend.load(small_net())
+    space = restrict(backend.inspect(model), ())
+    observations = backend.observe(model, _ids(), (0,))[0]
+    backend.keep_in(tmp_path / "weights")
+    tradeoffs = backend.tradeoffs(model, space.choices, observations)
+    for options in tradeoffs.values():
+        by_bits = {o.config.weight.bits: o.harm for o in options if o.config.mode == "weight_only"}
+        assert sorted(by_bits.values(), reverse=True) == [by_bits[b] for b in sorted(by_bits)]
+        assert [o.harm for o in options if o.config == FP32] == [0.0]
+    (truth,) = backend.run(model, _ids()[0])
+    wide = {key: options[-2] for key, options in space.choices.items()}
+    built = backend.build(model, Recipe(wide), observations)
+    (found,) = backend.run(built, _ids()[0])
+    assert 0 < np.abs(found - truth).max() < 0.2 * np.abs(truth).max()
+    kinds = {node.op_type for node in built.graph.nodes}
+    assert "GatherBlockQuantized" in kinds and built.nbytes < 0.5 * model.nbytes
+
+
+def test_weights_that_were_rounded_before_a_kill_are_not_rounded_again(
+    backend: WeightOnlyBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = backend.load(small_net())
+    space = restrict(backend.inspect(model), ())
+    observations = backend.observe(model, _ids(), (0,))[0]
+    backend.keep_in(tmp_path)
+    first = backend.build(model, space.default(), observations)
+    done = sorted(tmp_path.glob("*.npz"))
+    done[0].write_bytes(b"cut off")
+    again = WeightOnlyBackend(backend.wishes)
+    again.observe(model, _ids(), (0,))
+    again.keep_in(tmp_path)
+    assert len(list(tmp_path.glob("*.npz"))) == len(done) - 1
+    rounded: list[str] = []
+    import lpot.backends.onnx.weight_only.rounding as rounding
+
+    usual = rounding._round_one
+    monkeypatch.setattr(
+        rounding,
+        "_round_one",
+        lambda g, node, *rest: (rounded.append(node.name), usual(g, node, *rest)),
+    )
+    second = again.build(model, space.default(), observations)
+    assert len(rounded) == 1
+    for name, array in first.graph.weights.items():
+        np.testing.assert_array_equal(array, second.graph.weights[name])
+
+
+def test_hessians_are_the_same_in_one_pass_or_several(backend: WeightOnlyBackend) -> None:
+    model = backend.load(small_net())
+    names, widths = ["e", "f"], [64, 96]
+    both = gather(model.folded, names, widths, _ids())
+    apart = {
+        **gather(model.folded, ["e"], [64], _ids()),
+        **gather(model.folded, ["f"], [96], _ids()),
+    }
+    table = model.graph.weights["table"]
+    rows = np.concatenate([table[batch["ids"][0]] for batch in _ids()])
+    np.testing.assert_allclose(both["e"], rows.T @ rows / len(rows), rtol=1e-4, atol=1e-4)
+    for name in names:
+        np.testing.assert_allclose(both[name], apart[name], rtol=1e-5)
+    assert list(chunks([("a", 10), ("b", 10), ("c", 10)], 800)) == [["a", "b"], ["c"]]
+
+
+def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    guard = Guard({}, prompt_length=8)
+    config = next(product_choices(Wishes(bits=(4,)), "this"))
+    assert format_of(config).bits == 4
+    assert guard.times(64, 64, config) is not None
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.is_right", lambda self: 0.0)
+    assert guard.times(64, 80, config) is None and "wrong" in guard.refused[label(config)]
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.is_right", lambda self: 1.0)
+    monkeypatch.setattr(
+        "lpot.backends.onnx.weight_only.guard._Lone.seconds",
+        lambda self, tokens: 1.0 if self.config.is_float else 30.0,
+    )
+    slow = Guard({}, prompt_length=8)
+    assert not slow.allows(32, 96, config, 0.3)
+    assert "0.03 of FP32's speed" in slow.refused[label(config)]
+
+
+def test_divergence_is_that_of_scipy() -> None:
+    special = pytest.importorskip("scipy.special")
+    rng = np.random.default_rng(0)
+    one, other = rng.standard_normal((2, 5, 11)).astype(np.float32)
+    truth = special.rel_entr(special.softmax(one, -1), special.softmax(other, -1)).sum(-1).mean()
+    assert divergence(one, other) == pytest.approx(truth, rel=1e-4)
+    assert divergence(one, np.full_like(other, np.nan)) == float("inf")
