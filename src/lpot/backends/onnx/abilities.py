@@ -7,7 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 import onnxruntime as ort
-from onnx import TensorProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from lpot.backends.onnx.graph import to_tensor
 from lpot.core.backend import Target
@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 COMPUTE = ("Conv", "ConvTranspose", "MatMul", "Gemm")
 # Ops that look rows up in a constant: their tables are stored in INT8, what they give is float.
 TABLES = ("Gather",)
+# Ops whose kernels quantize what they read while running: nothing around them is touched.
+RECURRENT = ("LSTM",)
 # Ops that keep or lose time: low precision only between low-precision neighbours.
 ARITHMETIC = ("Add", "Mul", "Concat", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid")
 # Ops that move int8 values without changing them: the output has the input's scale.
@@ -36,9 +38,8 @@ NEVER = {
     "LayerNormalization": "INT8 LayerNorm is slower than FP32",
     "SkipLayerNormalization": "INT8 LayerNorm is slower than FP32",
     "Gelu": "INT8 Gelu is slower than FP32",
-    "LSTM": "ONNX Runtime has no static INT8 kernel for it",
-    "GRU": "ONNX Runtime has no static INT8 kernel for it",
-    "RNN": "ONNX Runtime has no static INT8 kernel for it",
+    "GRU": "ONNX Runtime has no INT8 kernel for it",
+    "RNN": "ONNX Runtime has no INT8 kernel for it",
 }
 ALGORITHMS = ("minmax", "percentile", "kl", "mse")
 
@@ -102,7 +103,9 @@ def _worst_conv(rows: int, columns: int) -> bytes:
     return _probe_model(nodes, weight, [1, rows, 4, 4], out=127.0 * rows)
 
 
-def _probe_model(nodes: list, weight: np.ndarray, shape: list[int], out: float = 1.0) -> bytes:
+def _probe_model(
+    nodes: list[NodeProto], weight: np.ndarray, shape: list[int], out: float = 1.0
+) -> bytes:
     constants = {
         "w": weight,
         "one": np.float32(1),
@@ -118,7 +121,8 @@ def _probe_model(nodes: list, weight: np.ndarray, shape: list[int], out: float =
         [to_tensor(name, np.asarray(value)) for name, value in constants.items()],
     )
     opset = [helper.make_opsetid("", 13)]
-    return helper.make_model(graph, opset_imports=opset, ir_version=8).SerializeToString()
+    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
+    return bytes(model.SerializeToString())
 
 
 def static_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConfig, ...]:

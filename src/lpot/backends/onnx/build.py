@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, helper
 
-from lpot.backends.onnx.abilities import TABLES
+from lpot.backends.onnx.abilities import RECURRENT, TABLES
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.passes.correct_bias import Means, bias_shift, spread_scale
 from lpot.backends.onnx.plan import Plan, output_of
+from lpot.backends.onnx.recurrent import WEIGHTS, lstm_node, lstm_weight
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
 from lpot.core.numerics import SCALE_FLOOR, QuantParams, affine, quantize_weight
@@ -233,6 +234,9 @@ class _Emitter:
         if node.op_type in TABLES:
             self._emit_table(node)
             return
+        if node.op_type in RECURRENT:
+            self._emit_recurrent(node, config)
+            return
         source = self._reader(node.input[0], low=False)
         quantized, scale, zero = self._dynamic_input(source)
         stem, _, _ = self._store_weight(node, config)
@@ -274,6 +278,22 @@ class _Emitter:
         self._add("Cast", [rows], floats, to=1)
         self._add("Gather", [scales, ids], factors)
         self._add("Mul", [floats, factors], self._raw(node.output[0]))
+
+    def _emit_recurrent(self, node: NodeProto, config: OpConfig) -> None:
+        assert config.weight is not None
+        each, bits = config.weight.granularity == "per_channel", config.weight.bits or 8
+        inputs = [self._reader(name, low=False) for name in node.input]
+        inputs += [""] * (8 - len(inputs))
+        for place in WEIGHTS:
+            name = node.input[place]
+            key = (name, 0 if each else None, bits)
+            if key not in self.cache:
+                self.cache[key] = lstm_weight(self.graph.weights[name], each, bits)
+            stem = f"{name}/{'gates' if each else 'tensor'}/{bits}"
+            self._store(stem, *self.cache[key])
+            inputs[place], *scales = self._parts(stem)
+            inputs += scales
+        self.nodes.append(lstm_node(node, inputs, [self._raw(name) for name in node.output]))
 
     def _transposed(self, name: str) -> np.ndarray:
         key = (name, -1, 0)

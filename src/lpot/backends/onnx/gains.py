@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
@@ -44,8 +46,8 @@ def gains(
     found = {}
     for key in tracked(keys):
         lone = _Lone(graph, nodes[key.name], shapes[nodes[key.name].input[0]])
-        slow = table.seconds(f"fp32 {lone.name}", lambda lone=lone: _time(lone, lone.in_float()))
-        fast = table.seconds(f"int8 {lone.name}", lambda lone=lone: _time(lone, lone.in_int8()))
+        slow = table.seconds(f"fp32 {lone.name}", partial(_time, lone, lone.in_float))
+        fast = table.seconds(f"int8 {lone.name}", partial(_time, lone, lone.in_int8))
         found[key] = slow - fast
     table.save()
     return found
@@ -96,7 +98,7 @@ class _Lone:
         weight = self.graph.weights[self.node.input[1]]
         axis = weight_axis(self.graph, self.node)
         scales = np.full(weight.shape[axis], 0.01, np.float32)
-        weights = {
+        weights: dict[str, Any] = {
             "scale": np.float32(0.05),
             "zero": np.uint8(128),
             "w": np.random.default_rng(0).integers(-63, 64, weight.shape, np.int8),
@@ -132,7 +134,7 @@ class _Lone:
         return twin
 
     def _alone(
-        self, nodes: list[NodeProto], weights: dict[str, np.ndarray], given: int, made: int
+        self, nodes: list[NodeProto], weights: dict[str, Any], given: int, made: int
     ) -> Graph:
         header = type(self.graph.header)()
         header.CopyFrom(self.graph.header)
@@ -152,7 +154,8 @@ def _text(attribute: AttributeProto) -> str:
     return f"{attribute.name}={helper.get_attribute_value(attribute)}"
 
 
-def _time(lone: _Lone, graph: Graph) -> float:
+def _time(lone: _Lone, written: Callable[[], Graph]) -> float:
+    graph = written()
     low = graph.header.graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
     rng = np.random.default_rng(0)
     data = (

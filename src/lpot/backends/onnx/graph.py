@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import onnx
@@ -64,7 +65,7 @@ class Graph:
         """Of all weights, those inside subgraphs included."""
         arrays = sum(array.nbytes for array in self.weights.values())
         inner = sum(_inner_bytes(node) for node in self.nodes)
-        return arrays + inner + sum(tensor.ByteSize() for tensor in self.opaque.values())
+        return arrays + inner + sum(int(tensor.ByteSize()) for tensor in self.opaque.values())
 
     def is_constant(self, name: str) -> bool:
         return name in self.weights
@@ -140,32 +141,31 @@ class Graph:
 def reads(node: NodeProto) -> Iterator[str]:
     """Every tensor a node reads, those read inside its subgraphs from outside included."""
     yield from (name for name in node.input if name)
-    for attribute in node.attribute:
-        for graph in _subgraphs(attribute):
-            yield from outer_reads(graph)
+    for graph in subgraphs(node):
+        yield from outer_reads(graph)
 
 
 def has_subgraph(node: NodeProto) -> bool:
-    return any(True for attribute in node.attribute for _ in _subgraphs(attribute))
+    return any(True for _ in subgraphs(node))
 
 
 def _inner_bytes(node: NodeProto) -> int:
     """Bytes of the constants in a node's subgraphs."""
     found = 0
-    for attribute in node.attribute:
-        for graph in _subgraphs(attribute):
-            found += sum(tensor.ByteSize() for tensor in graph.initializer)
-            for inner in graph.node:
-                found += sum(item.t.ByteSize() for item in inner.attribute if item.HasField("t"))
-                found += _inner_bytes(inner)
+    for graph in subgraphs(node):
+        found += sum(tensor.ByteSize() for tensor in graph.initializer)
+        for inner in graph.node:
+            found += sum(item.t.ByteSize() for item in inner.attribute if item.HasField("t"))
+            found += _inner_bytes(inner)
     return found
 
 
-def _subgraphs(attribute: AttributeProto) -> Iterator[GraphProto]:
-    if attribute.type == AttributeProto.GRAPH:
-        yield attribute.g
-    elif attribute.type == AttributeProto.GRAPHS:
-        yield from attribute.graphs
+def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+    for attribute in node.attribute:
+        if attribute.type == AttributeProto.GRAPH:
+            yield attribute.g
+        elif attribute.type == AttributeProto.GRAPHS:
+            yield from attribute.graphs
 
 
 def outer_reads(graph: GraphProto) -> Iterator[str]:
@@ -176,7 +176,7 @@ def outer_reads(graph: GraphProto) -> Iterator[str]:
     yield from (value.name for value in graph.output if value.name not in own)
 
 
-def attribute(node: NodeProto, name: str, default: object = None) -> object:
+def attribute(node: NodeProto, name: str, default: Any = None) -> Any:
     for item in node.attribute:
         if item.name == name:
             return helper.get_attribute_value(item)
@@ -184,9 +184,7 @@ def attribute(node: NodeProto, name: str, default: object = None) -> object:
 
 
 def ints(node: NodeProto, name: str) -> list[int]:
-    value = attribute(node, name, ())
-    assert isinstance(value, list | tuple)
-    return [int(item) for item in value]
+    return [int(item) for item in attribute(node, name, ())]
 
 
 def to_tensor(name: str, array: np.ndarray) -> TensorProto:

@@ -12,6 +12,7 @@ from lpot.backends.onnx.abilities import (
     COMPUTE,
     FOLLOWERS,
     NEVER,
+    RECURRENT,
     TABLES,
     bits_for,
     dynamic_choices,
@@ -19,8 +20,10 @@ from lpot.backends.onnx.abilities import (
     static_choices,
     table_choices,
 )
+from lpot.backends.onnx.bodies import PLACES
 from lpot.backends.onnx.graph import Graph, attribute, has_subgraph
 from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.recurrent import why_not_lstm
 from lpot.core.backend import Approach, Target
 from lpot.core.recipe import FP32, OpConfig, OpKey
 from lpot.core.space import Capability, OpInfo
@@ -76,6 +79,8 @@ def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target:
         return OpInfo(key, reason=reason)
     if node.op_type in TABLES:
         return OpInfo(key, table_choices())
+    if node.op_type in RECURRENT:
+        return OpInfo(key, (*dynamic_choices(node.op_type, True, target), FP32))
     if node.op_type in FOLLOWERS:
         if approach == "dynamic":
             return OpInfo(key, reason="dynamic quantization concerns MatMul and Gemm alone")
@@ -110,8 +115,8 @@ def _per_channel(graph: Graph, node: NodeProto) -> bool:
 def why_not(graph: Graph, node: NodeProto) -> str:
     """The reason an op must stay in FP32; empty when it need not."""
     if has_subgraph(node):
-        if node.op_type == "If":
-            return "runs one of its branches, whose ops are listed for themselves"
+        if node.op_type in PLACES:
+            return "runs other ops, which are listed for themselves"
         return "holds a subgraph, which is left alone"
     if node.domain not in STANDARD:
         return f"op of the domain {node.domain!r}, unknown to the quantizer"
@@ -122,6 +127,8 @@ def why_not(graph: Graph, node: NodeProto) -> str:
         return "already quantized"
     if kind in TABLES:
         return _table_reason(graph, node)
+    if kind in RECURRENT:
+        return why_not_lstm(graph, node)
     if kind not in COMPUTE and kind not in FOLLOWERS:
         return "has no INT8 kernel that pays"
     if _touches_quantized(graph, node):
@@ -153,7 +160,7 @@ def _compute_reason(graph: Graph, node: NodeProto) -> str:
         return "its weight is not a constant"
     weight = graph.weights[node.input[1]]
     users = graph.consumers[node.input[1]]
-    if any(has_subgraph(user) and user.op_type != "If" for user in users):
+    if any(has_subgraph(user) and user.op_type not in PLACES for user in users):
         return "its weight is read inside a subgraph, too, and would be stored twice"
     if not np.isfinite(weight).all():
         return f"weight {node.input[1]!r} holds NaN or Inf"

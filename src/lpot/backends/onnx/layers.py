@@ -43,6 +43,7 @@ def _is_own(graph: Graph, name: str) -> bool:
         graph.is_constant(name)
         and len(graph.consumers[name]) == 1
         and graph.weights[name].dtype == np.float32
+        and graph.weights[name].size > 0
         and bool(np.isfinite(graph.weights[name]).all())
     )
 
@@ -176,7 +177,7 @@ def scale_read(weights: dict[str, np.ndarray], layer: Layer, factors: np.ndarray
 
 def _deviation(weights: Weights, layer: Layer) -> np.ndarray:
     """What a batch norm divides each channel by."""
-    epsilon = float(attribute(layer.node, "epsilon", 1e-5))  # type: ignore[arg-type]
+    epsilon = float(attribute(layer.node, "epsilon", 1e-5))
     deviation: np.ndarray = np.sqrt(np.maximum(weights[layer.node.input[4]], 0.0) + epsilon)
     return deviation
 
@@ -188,5 +189,5 @@ def _outputs_first(layer: Layer) -> bool:
 
 def _groups(layer: Layer, array: np.ndarray) -> tuple[int, int, int]:
     """Groups of a convolution, and the channels that one of them makes and reads."""
-    group = int(attribute(layer.node, "group", 1) or 1)  # type: ignore[call-overload]
+    group = int(attribute(layer.node, "group", 1) or 1)
     return group, array.shape[0] // group, array.shape[1]

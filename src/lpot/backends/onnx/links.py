@@ -225,7 +225,7 @@ def _concat(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     if any(part is not None and not part.is_plain for part in parts):
         return None
     widths = [part.width for part in parts if part is not None]
-    axis = int(attribute(node, "axis", 0)) % first.rank  # type: ignore[call-overload]
+    axis = int(attribute(node, "axis", 0)) % first.rank
     along = first.axes == (axis,)
     if not along and (axis in first.axes or len(set(widths)) > 1):
         return None
@@ -240,7 +240,7 @@ def _split(graph: Graph, node: NodeProto, known: Known) -> Link | None:
     channels = known.get(node.input[0])
     if channels is None or not channels.is_plain:
         return None
-    axis = int(attribute(node, "axis", 0)) % channels.rank  # type: ignore[call-overload]
+    axis = int(attribute(node, "axis", 0)) % channels.rank
     outputs, pairs, start = {}, [], 0
     for name in node.output:
         shape = graph.shapes.get(name, ())

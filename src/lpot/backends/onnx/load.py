@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import ModelProto, TensorProto, helper, inliner, numpy_helper, version_converter
+from onnx import (
+    ModelProto,
+    SparseTensorProto,
+    TensorProto,
+    helper,
+    inliner,
+    numpy_helper,
+    version_converter,
+)
 
 from lpot.backends.onnx.external import OPAQUE, embed, external_file, fetch
 from lpot.backends.onnx.graph import Graph, reads
@@ -97,14 +105,15 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
             opaque[tensor.name] = tensor
         else:
             weights[tensor.name] = _array(tensor, folder, what)
+    for sparse in proto.graph.sparse_initializer:
+        weights[sparse.values.name] = _dense(sparse, what)
     try:
         _lift_constants(proto, weights, opaque)
     except _DAMAGE as error:
         raise UnsupportedModel(f"{what}: a Constant is damaged ({error})") from error
     _name_nodes(proto)
     nodes = _sorted([_copy(node) for node in proto.graph.node], what)
-    for sparse in proto.graph.sparse_initializer:
-        raise UnsupportedModel(f"{what}: sparse initializer {sparse.values.name!r}; store it dense")
+    del proto.graph.sparse_initializer[:]
     del proto.graph.node[:]
     del proto.graph.initializer[:]
     del proto.graph.value_info[:]
@@ -122,6 +131,7 @@ def _readable(proto: ModelProto, what: str) -> ModelProto:
         if proto.functions:
             proto = inliner.inline_local_functions(proto)
         if 0 < opset < OLDEST:
+            proto.ir_version = max(proto.ir_version, 4)  # weights need not be inputs, too
             proto = version_converter.convert_version(proto, CONVERTED)
     except (RuntimeError, ValueError, version_converter.ConvertError) as error:
         if 0 < opset < OLDEST:
@@ -143,6 +153,7 @@ def _open_dimensions(proto: ModelProto) -> None:
 
 def _check_names(proto: ModelProto, what: str) -> None:
     made: set[str] = {tensor.name for tensor in proto.graph.initializer}
+    made |= {sparse.values.name for sparse in proto.graph.sparse_initializer}
     made |= {value.name for value in proto.graph.input}
     for node in proto.graph.node:
         for text in (node.name, node.op_type, *node.input, *node.output):
@@ -166,7 +177,7 @@ def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
         if any(size < 0 for size in tensor.dims):
             raise ValueError(f"a shape of {list(tensor.dims)}")
         if tensor.data_location != TensorProto.EXTERNAL:
-            return numpy_helper.to_array(tensor)
+            return np.asarray(numpy_helper.to_array(tensor))
         data = external_file(tensor, folder, what)
         dtype = np.dtype(helper.tensor_dtype_to_np_dtype(tensor.data_type))
         shape = tuple(tensor.dims)
@@ -177,6 +188,23 @@ def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
         raise UnsupportedModel(
             f"{what}: initializer {tensor.name!r} is damaged ({str(error).splitlines()[0]})"
         ) from error
+
+
+def _dense(sparse: SparseTensorProto, what: str) -> np.ndarray:
+    """A sparse initializer written out: the kernels multiply dense weights in any case."""
+    name = sparse.values.name
+    try:
+        if any(size < 0 for size in sparse.dims):
+            raise ValueError(f"a shape of {list(sparse.dims)}")
+        values, places = map(numpy_helper.to_array, (sparse.values, sparse.indices))
+        array = np.zeros(tuple(sparse.dims), values.dtype)
+        flat = places.ndim == 1
+        array[np.unravel_index(places, array.shape) if flat else tuple(places.T)] = values
+    except (*_DAMAGE, IndexError, MemoryError) as error:
+        raise UnsupportedModel(
+            f"{what}: sparse initializer {name!r} is damaged ({str(error).splitlines()[0]})"
+        ) from error
+    return array
 
 
 def _lift_constants(

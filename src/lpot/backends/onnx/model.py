@@ -47,7 +47,7 @@ class OnnxModel(Model):
         self.source = source
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.caches: dict[tuple[str, ...], WeightCache] = {}  # repairs → weights quantized so far
-        self.bodies: tuple[Body, ...] = ()  # branches of its Ifs, to build from (FP32 only)
+        self.bodies: tuple[Body, ...] = ()  # of If, Loop and Scan, to build from (FP32 only)
         self._session: ort.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 

@@ -150,7 +150,7 @@ def augment(
     """
     nodes: list[NodeProto] = list(graph.nodes)
     outputs: list[ValueInfoProto] = []
-    constants = {
+    constants: dict[str, np.ndarray] = {
         "lpot/sampled": np.array(SAMPLED, np.int64),
         "lpot/one": np.array([1], np.int64),
         "lpot/flat": np.array([-1], np.int64),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from onnx import NodeProto
 
-from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING, TABLES
+from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING, RECURRENT, TABLES
 from lpot.backends.onnx.graph import DERIVED, Graph, attribute
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
@@ -69,8 +69,8 @@ def active_inputs(graph: Graph, node: NodeProto) -> list[str]:
 def is_depthwise(graph: Graph, node: NodeProto) -> bool:
     if node.op_type != "Conv":
         return False
-    group = int(attribute(node, "group", 1) or 1)  # type: ignore[call-overload]
-    return group > 1 and graph.weights[node.input[1]].shape[1] == 1
+    group = int(attribute(node, "group", 1) or 1)
+    return bool(group > 1 and graph.weights[node.input[1]].shape[1] == 1)
 
 
 def _clamps(graph: Graph, low: dict[str, OpConfig]) -> dict[str, str]:
@@ -135,10 +135,10 @@ def _arrives_low(graph: Graph, name: str, low: Mapping[str, OpConfig]) -> bool:
 
 def output_of(graph: Graph, node: NodeProto, clamps: Mapping[str, str]) -> str:
     """The tensor an op hands on, behind the clamp it swallowed."""
-    name = node.output[0]
+    name = str(node.output[0])
     users = graph.consumers.get(name, ())
     if len(users) == 1 and clamps.get(users[0].name) == node.name:
-        return users[0].output[0]
+        return str(users[0].output[0])
     return name
 
 
@@ -177,7 +177,7 @@ def observed_tensors(graph: Graph, capable: Mapping[str, str]) -> list[str]:
     """Every tensor that some recipe could quantize. `capable`: node name → kind."""
     names: dict[str, None] = {}
     for node in graph.nodes:
-        if node.op_type in TABLES:
+        if node.op_type in (*TABLES, *RECURRENT):
             continue
         if node.name in capable or _is_derived_follower(node):
             for name in active_inputs(graph, node):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnxruntime as ort
 
-from lpot.backends.onnx.abilities import COMPUTE, TABLES
+from lpot.backends.onnx.abilities import COMPUTE, RECURRENT, TABLES
 from lpot.backends.onnx.bodies import parts
 from lpot.backends.onnx.edges import edge_groups
 from lpot.backends.onnx.graph import Graph
@@ -49,7 +49,7 @@ def rank(
         return sum(map(distance, truth, found)) / len(probe)
 
     harm = {}
-    kinds = (*COMPUTE, *TABLES)
+    kinds = (*COMPUTE, *TABLES, *RECURRENT)
     nodes = [node for part in parts(model) for node in part.folded.nodes]
     ranked = {node.name for node in nodes if node.op_type in kinds}
     for key in tracked([key for key in recipe.low_ops if key.name in ranked]):

@@ -28,6 +28,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     state.RuntimeException,
     state.EPFail,
 )
+# A damaged name breaks the message about it, too.
+REFUSALS: tuple[type[Exception], ...] = (*ORT_ERRORS, UnicodeDecodeError)
 
 
 def session(
@@ -58,7 +60,7 @@ def session(
         options.add_external_initializers(list(aside), values)
     try:
         return ort.InferenceSession(skeleton.SerializeToString(), options, providers=PROVIDERS)
-    except (*ORT_ERRORS, UnicodeDecodeError) as error:  # a damaged name breaks its message, too
+    except REFUSALS as error:
         raise UnsupportedModel(f"ONNX Runtime refuses the model: {first_line(error)}") from error
 
 

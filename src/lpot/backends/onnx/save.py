@@ -62,7 +62,7 @@ def write(graph: Graph, path: Path, home: Path | None = None) -> Path:
             array = np.ascontiguousarray(aside[tensor.name])
             stream.write(b"\0" * (-stream.tell() % 4096))  # page-aligned, so that it can be mapped
             entries.append((tensor, stream.tell(), array.nbytes))
-            raw = memoryview(array).cast("B")
+            raw = array.reshape(-1).view(np.uint8).data
             stream.write(raw)
             digest.update(raw)
     if home is not None and (home / data.name).exists():

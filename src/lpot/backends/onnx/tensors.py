@@ -124,7 +124,7 @@ def _dequantized(graph: Graph, node: NodeProto) -> np.ndarray | None:
     zero = parts[2] if len(parts) > 2 and parts[2] is not None else np.zeros_like(scale, data.dtype)
     if scale.ndim:
         form = [1] * data.ndim
-        form[int(attribute(node, "axis", 1))] = -1  # type: ignore[call-overload]
+        form[int(attribute(node, "axis", 1))] = -1
         scale, zero = scale.reshape(form), zero.reshape(form)
     real: np.ndarray = (data.astype(np.float32) - zero.astype(np.float32)) * scale
     return real

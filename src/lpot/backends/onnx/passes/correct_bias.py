@@ -38,7 +38,7 @@ def bias_shift(node: NodeProto, error: np.ndarray, mean: np.ndarray) -> np.ndarr
     """By how much each output's mean moves when the op's weight is off by `error`."""
     wrong, inputs = error.astype(np.float64), mean.astype(np.float64)
     if node.op_type == "Conv":
-        group = int(attribute(node, "group", 1) or 1)  # type: ignore[call-overload]
+        group = int(attribute(node, "group", 1) or 1)
         taps = wrong.reshape(*wrong.shape[:2], -1).sum(axis=2)
         by_group = taps.reshape(group, -1, taps.shape[1])
         shift: np.ndarray = np.einsum("goi,gi->go", by_group, inputs.reshape(group, -1))

@@ -50,7 +50,7 @@ def _bias_behind(graph: Graph, node: NodeProto) -> NodeProto | None:
 
 
 def _other(node: NodeProto, name: str) -> str:
-    return node.input[1] if node.input[0] == name else node.input[0]
+    return str(node.input[1] if node.input[0] == name else node.input[0])
 
 
 def _gemm(

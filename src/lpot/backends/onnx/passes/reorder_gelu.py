@@ -58,4 +58,4 @@ def _only_user(graph: Graph, name: str, kind: str) -> NodeProto | None:
 
 
 def _other(node: NodeProto, name: str) -> str:
-    return node.input[1] if node.input[0] == name else node.input[0]
+    return str(node.input[1] if node.input[0] == name else node.input[0])

@@ -57,7 +57,7 @@ def _spread(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -> It
     weights |= {names[0]: values[0]} | {
         name: value.astype(np.float32) for name, value in zip(names[1:], values[1:], strict=True)
     }
-    epsilon = float(attribute(node, "epsilon", 1e-5))  # type: ignore[arg-type]
+    epsilon = float(attribute(node, "epsilon", 1e-5))
     yield _derived("Shape", [source], shape)
     yield _derived("Reshape", [source, names[0]], rows)
     yield helper.make_node(

@@ -36,7 +36,7 @@ def _fits(graph: Graph, node: NodeProto) -> bool:
         or attribute(node, "auto_pad", b"NOTSET") != b"NOTSET"
     ):
         return False
-    if int(attribute(node, "group", 1) or 1) != 1 or attribute(node, "output_shape") is not None:  # type: ignore[call-overload]
+    if int(attribute(node, "group", 1) or 1) != 1 or attribute(node, "output_shape") is not None:
         return False
     stride = ints(node, "strides") or [1, 1]
     spare = [cut for _, cut in _crops(graph, node, stride[0])] if stride[0] == stride[1] else [-1]

@@ -1,0 +1,63 @@
+"""LSTM in INT8: weights in integers, inputs and states quantized while running, step by step.
+
+ONNX Runtime's own op does that (DynamicQuantizeLSTM); there is none for GRU and RNN.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from onnx import ModelProto, NodeProto, helper
+
+from lpot.backends.onnx.graph import Graph, attribute, subgraphs
+from lpot.core.numerics import quantize_weight
+
+DOMAIN = "com.microsoft"
+KIND = "DynamicQuantizeLSTM"
+WEIGHTS = (1, 2)  # the places of the weights of inputs and of states
+
+
+def why_not_lstm(graph: Graph, node: NodeProto) -> str:
+    """The reason an LSTM must stay in FP32; empty when it need not."""
+    if attribute(node, "layout", 0):
+        return "the INT8 kernel takes sequences whose first axis is time"
+    for name in (node.input[place] for place in WEIGHTS):
+        array = graph.weights.get(name)
+        if array is None or array.dtype != np.float32 or array.ndim != 3 or not array.size:
+            return "its weights are not constants in float32"
+        if not np.isfinite(array).all():
+            return f"weight {name!r} holds NaN or Inf"
+        if any(user.op_type != "LSTM" for user in graph.consumers[name]):
+            return "its weights are read by other ops, too, and stay as they are"
+    return ""
+
+
+def lstm_weight(array: np.ndarray, per_channel: bool, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """[directions, gates, inputs] as integers [directions, inputs, gates], and their scales."""
+    ways, gates, _ = array.shape
+    rows = array.reshape(ways * gates if per_channel else ways, -1)
+    data, params = quantize_weight(rows, 0, bits=bits)
+    scale = np.asarray(params.scale, np.float32).reshape((ways, gates) if per_channel else (ways,))
+    return np.ascontiguousarray(data.reshape(array.shape).transpose(0, 2, 1)), scale
+
+
+def lstm_node(node: NodeProto, inputs: list[str], outputs: list[str]) -> NodeProto:
+    """`inputs` are the op's own, with the scales and zero points of both weights behind them."""
+    made = helper.make_node(KIND, inputs, outputs, name=node.name, domain=DOMAIN)
+    made.attribute.extend(item for item in node.attribute if item.name != "layout")
+    return made
+
+
+def with_domain(graph: Graph) -> Graph:
+    """The graph with the runtime's own domain declared, if some op of it is in use."""
+    declared = {entry.domain for entry in graph.header.opset_import}
+    if DOMAIN in declared or not any(map(_uses_domain, graph.nodes)):
+        return graph
+    header = ModelProto()
+    header.CopyFrom(graph.header)
+    header.opset_import.append(helper.make_opsetid(DOMAIN, 1))
+    return Graph(header, graph.nodes, graph.weights, graph.opaque, graph.types, graph.shapes)
+
+
+def _uses_domain(node: NodeProto) -> bool:
+    inner = (below for graph in subgraphs(node) for below in graph.node)
+    return node.domain == DOMAIN or any(map(_uses_domain, inner))
