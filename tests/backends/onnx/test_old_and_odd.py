@@ -139,32 +139,3 @@ def test_names_of_lpot_1_match_their_op(name: str, tmp_path: Path) -> None:
         net.model("y"), [{"x": X}], workspace=tmp_path, measure_speed=False, keep_fp32=[name]
     )
     assert not result.recipe or not result.recipe.low_ops
-
-
-def test_weights_inside_subgraphs_count_and_are_not_stored_twice() -> None:
-    model = onnx_models.with_if()
-    (branch,) = [node for node in model.graph.node if node.op_type == "If"]
-    for item in branch.attribute:
-        extra = numpy_helper.from_array(np.ones((64, 64), np.float32), f"{item.name}/big")
-        item.g.initializer.append(extra)
-    backend = OnnxBackend()
-    assert backend.load(model).nbytes > 2 * 64 * 64 * 4
-
-    net = onnx_models.Net()
-    first = net.op("MatMul", [net.input("x", ["n", 16]), net.weight("w", 16, 16)], name="outside")
-    turns, go = net.const("turns", np.array(2)), net.const("go", np.array(True))
-    value = helper.make_tensor_value_info
-    body = helper.make_graph(
-        [
-            helper.make_node("MatMul", ["state", "w"], ["next"], name="inside"),
-            helper.make_node("Identity", ["on"], ["still"], name="still"),
-        ],
-        "body",
-        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
-        [value("still", 9, []), value("next", 1, None)],
-    )
-    ops = backend.inspect(
-        backend.load(net.model(net.op("Loop", [turns, go, first], body=body)))
-    ).ops
-    (info,) = [info for key, info in ops.items() if key.name == "outside"]
-    assert "inside a subgraph" in info.reason

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
-from lpot.backends.onnx.graph import Graph, attribute, subgraphs
+from lpot.backends.onnx.graph import Graph, subgraphs
 from lpot.core.numerics import quantize_weight
 
 DOMAIN = "com.microsoft"
@@ -18,8 +18,6 @@ WEIGHTS = (1, 2)  # the places of the weights of inputs and of states
 
 def why_not_lstm(graph: Graph, node: NodeProto) -> str:
     """The reason an LSTM must stay in FP32; empty when it need not."""
-    if attribute(node, "layout", 0):
-        return "the INT8 kernel takes sequences whose first axis is time"
     for name in (node.input[place] for place in WEIGHTS):
         array = graph.weights.get(name)
         if array is None or array.dtype != np.float32 or array.ndim != 3 or not array.size:

@@ -1,0 +1,122 @@
+"""Ops inside If, Loop and Scan: quantized like any other, with ranges of the turns really taken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+pytest.importorskip("onnxruntime")
+
+import lpot
+import onnx_models
+from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.turns import EACH, Taps, calls, thinned
+from zoo import onnx_odd
+
+value = helper.make_tensor_value_info
+
+
+def tensors(graph: onnx.GraphProto) -> list[onnx.TensorProto]:
+    """Initializers of a graph and of all graphs in it."""
+    inner = [item.g for node in graph.node for item in node.attribute if item.HasField("g")]
+    return [*graph.initializer, *(tensor for below in inner for tensor in tensors(below))]
+
+
+@pytest.mark.parametrize("name", ["loop", "loop that gathers", "scan", "if in loop"])
+def test_products_in_bodies_are_int8(name: str, tmp_path: Path) -> None:
+    model = onnx_odd.ODD[name]()
+    data = onnx_odd.feeds(model)
+    result = lpot.tune(model, data, workspace=tmp_path, measure_speed=False)
+    products = [key for key in result.recipe.low_ops if key.kind == "MatMul"]
+    inside = [key for key in products if "/body/" in key.name]
+    assert inside and result.precisions["int8"] >= len(products)
+    stored = tensors(onnx.load(str(result.path)).graph)
+    assert not [t.name for t in stored if t.data_type == TensorProto.FLOAT and len(t.dims) == 2]
+    for one, other in zip(
+        onnx_models.run(model, data[0]), onnx_models.run(result.path, data[0]), strict=True
+    ):
+        assert np.square(one - other).sum() < 2e-3 * np.square(one).sum()
+
+
+def test_a_loop_that_no_sample_enters_stays_as_it_is(tmp_path: Path) -> None:
+    model = onnx_odd.ODD["loop without turns"]()
+    result = lpot.tune(model, onnx_odd.feeds(model), workspace=tmp_path, measure_speed=False)
+    kept = {t.name: t.data_type for t in tensors(onnx.load(str(result.path)).graph)}
+    assert kept["inner_w"] == TensorProto.FLOAT
+
+
+@pytest.mark.parametrize("backwards", [0, 1])
+def test_the_turns_taken_here_are_those_of_the_runtime(backwards: int) -> None:
+    model = onnx_odd.ODD["scan"]()
+    (node,) = [node for node in model.graph.node if node.op_type == "Scan"]
+    node.attribute.append(helper.make_attribute("scan_input_directions", [backwards]))
+    backend = OnnxBackend()
+    loaded = backend.load(model)
+    (body,) = loaded.bodies
+    (feed, *_) = onnx_odd.feeds(model)
+    taps = Taps(loaded, loaded.bodies)
+    turns = list(calls(body, taps._values(feed)))
+    state, given = backend.run(body.model, turns[-1])
+    _, last = onnx_models.run(model, feed)
+    assert len(turns) == 5 and np.array_equal(state, given)
+    assert np.allclose(state, last, atol=1e-6)
+
+
+def test_a_loop_ends_by_its_own_condition() -> None:
+    net = onnx_models.Net()
+    x = net.input("x", ["n", 16])
+    inner = onnx_models.Net(seed=1)
+    inner.op("MatMul", ["state", inner.weight("w", 16, 16, scale=0.01)], "next")
+    size = inner.op("ReduceMax", [inner.op("Abs", ["next"])], keepdims=0)
+    inner.op("Greater", [size, inner.const("small", np.float32(1e-3))], "still")
+    body = helper.make_graph(
+        inner.nodes,
+        "body",
+        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
+        [value("still", 9, []), value("next", 1, None), value("next", 1, None)],
+        inner.weights,
+    )
+    net.nodes.append(helper.make_node("Loop", ["", "", x], ["y", "all"], name="l", body=body))
+    model = net.model("y", "all")
+    loaded = OnnxBackend().load(model)
+    feed = {"x": np.ones((2, 16), np.float32)}
+    turns = list(calls(loaded.bodies[0], Taps(loaded, loaded.bodies)._values(feed)))
+    assert len(turns) == len(onnx_models.run(model, feed)[1])
+
+
+def test_calls_are_thinned_evenly() -> None:
+    kept = [int(one["i"]) for one in thinned({"i": np.array(i)} for i in range(100))]
+    gaps = set(np.diff(kept))
+    assert kept[0] == 0 and len(gaps) == 1 and EACH // 2 <= len(kept) <= EACH
+    assert kept[-1] >= 80
+
+
+def test_weights_in_bodies_count_and_are_stored_once(tmp_path: Path) -> None:
+    model = onnx_models.with_if()
+    (branch,) = [node for node in model.graph.node if node.op_type == "If"]
+    for item in branch.attribute:
+        extra = numpy_helper.from_array(np.ones((64, 64), np.float32), f"{item.name}/big")
+        item.g.initializer.append(extra)
+    assert OnnxBackend().load(model).nbytes > 2 * 64 * 64 * 4
+
+    net = onnx_models.Net()
+    first = net.op("MatMul", [net.input("x", ["n", 16]), net.weight("w", 16, 16)], name="outside")
+    turns, go = net.const("turns", np.array(2)), net.const("go", np.array(True))
+    body = helper.make_graph(
+        [
+            helper.make_node("MatMul", ["state", "w"], ["next"], name="inside"),
+            helper.make_node("Identity", ["on"], ["still"], name="still"),
+        ],
+        "body",
+        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
+        [value("still", 9, []), value("next", 1, None)],
+    )
+    model = net.model(net.op("Loop", [turns, go, first], body=body))
+    data = [{"x": np.ones((2, 16), np.float32)}]
+    result = lpot.tune(model, data, workspace=tmp_path, measure_speed=False)
+    kept = [t.data_type for t in tensors(onnx.load(str(result.path)).graph) if len(t.dims) == 2]
+    assert kept == [TensorProto.INT8]
