@@ -144,6 +144,10 @@ class Backend(ABC, Generic[M]):
         """What `write` wrote. Needed unless `restore` is overridden."""
         raise NotImplementedError(f"backend {self.name} has neither `read` nor its own `restore`")
 
+    def outcome(self, model: M, recipe: Recipe) -> Recipe:
+        """What `build` makes of a recipe: ops that it leaves in float all the same are so here."""
+        return recipe
+
     # -- what is known of ops without labels -------------------------------------------------
 
     def rank(self, model: M, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:

@@ -183,6 +183,8 @@ class _Search:
         self.tried: dict[str, Trial] = {}
         self.begun: set[str] = set()  # those in the hands of an executor included
         self.working: set[str] = set()  # those alone
+        self.outcomes: dict[str, str] = {}  # what is built → the first recipe that comes to it
+        self.alike: dict[str, str | None] = {}  # recipe → the one that comes to the same
         self.number = len(task.history.trials)
         self.best: Trial | None = None
         self.stopped = ""
@@ -199,7 +201,28 @@ class _Search:
         finally:  # whatever made us leave, a rerun must not take it for a crash
             self.leave()
             self.working.clear()
-        return [self.tried[recipe.digest] for recipe in batch if recipe.digest in self.tried]
+        return [trial for trial in map(self._trial_of, batch) if trial is not None]
+
+    def _trial_of(self, recipe: Recipe) -> Trial | None:
+        """Its own trial, or that of another recipe of which the same model is made."""
+        if recipe.digest in self.tried or recipe.digest not in self.alike:
+            return self.tried.get(recipe.digest)
+        twin = self.alike[recipe.digest]
+        if twin is None:  # FP32 itself: its score is known, and it is no answer
+            return Trial(0, recipe, State.DONE, self.baseline, False)
+        trial = self.tried.get(twin)
+        return None if trial is None else replace(trial, recipe=recipe)
+
+    def _is_known_by_another(self, recipe: Recipe) -> bool:
+        """Is the very same model made of a recipe before it, or is it FP32?"""
+        made = self.task.backend.outcome(self.task.model, recipe)
+        if recipe.low_ops and not made.low_ops:
+            self.alike[recipe.digest] = None
+            return True
+        twin = self.outcomes.setdefault(made.digest, recipe.digest)
+        if twin != recipe.digest:
+            self.alike[recipe.digest] = twin
+        return twin != recipe.digest
 
     def leave(self) -> None:
         with suppress(WorkspaceError):
@@ -219,7 +242,7 @@ class _Search:
             self.stopped = self._over(last) or ""
             if self.stopped:
                 return
-            if recipe.digest in self.begun:
+            if recipe.digest in self.begun or (not last and self._is_known_by_another(recipe)):
                 self.repeats += 1
                 continue
             self.repeats = 0

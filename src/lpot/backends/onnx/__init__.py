@@ -133,6 +133,7 @@ class OnnxBackend(Backend[OnnxModel]):
     ) -> OnnxModel:
         if not recipe.low_ops:
             return OnnxModel(self, model.graph, model.folded, recipe, source=model.source)
+        _check_names(model, recipe)
         source, repaired = self._repaired(model, recipe, observations)
         drawn = plan(source, recipe, minmax=repaired)
         if drawn.tensors and observations is None:
@@ -152,6 +153,15 @@ class OnnxBackend(Backend[OnnxModel]):
         graph = with_domain(graph)
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
+
+    def outcome(self, model: OnnxModel, recipe: Recipe) -> Recipe:
+        dropped = []
+        for part in parts(model):
+            drawn = plan(part.folded, recipe)
+            here = {node.name for node in part.folded.nodes}
+            low = (key for key in recipe.low_ops if key.name in here)
+            dropped += [key for key in low if drawn.precision(key) == "fp32"]
+        return recipe.with_float(dropped)
 
     def _built_bodies(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None
@@ -224,6 +234,13 @@ class OnnxBackend(Backend[OnnxModel]):
 
     def versions(self) -> dict[str, str]:
         return {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+
+
+def _check_names(model: OnnxModel, recipe: Recipe) -> None:
+    here = {node.name for part in parts(model) for node in part.graph.nodes}
+    unknown = next((key for key in recipe.low_ops if key.name not in here), None)
+    if unknown is not None:
+        raise UnsupportedModel(f"the recipe names an op that the model does not have: {unknown}")
 
 
 def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) -> Mending:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -23,15 +23,17 @@ from lpot.backends.onnx.abilities import (
 from lpot.backends.onnx.bodies import PLACES
 from lpot.backends.onnx.graph import Graph, attribute, has_subgraph
 from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.plan import plan
 from lpot.backends.onnx.recurrent import why_not_lstm
 from lpot.core.backend import Approach, Target
-from lpot.core.recipe import FP32, OpConfig, OpKey
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.space import Capability, OpInfo
 
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
 STANDARD = ("", "ai.onnx")
 LARGE = 65536  # entries of a table
+LONELY = "alone it does not pay: it has no INT8 op on both sides"
 
 
 def key_of(node: NodeProto) -> OpKey:
@@ -52,6 +54,8 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
         else:
             info = _info(graph, node, key, approach, target)
             ops[key] = replace(info, aliases=_aliases(given))
+    for key in _never_low(graph, ops):
+        ops[key] = OpInfo(key, reason=LONELY, aliases=ops[key].aliases)
     for body in model.bodies:
         for key, info in inspect(body.model, approach, target).ops.items():
             known = (*info.aliases, key.name.removeprefix(body.prefix))
@@ -65,6 +69,13 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
             "7 bits are used"
         )
     return Capability(ops, tuple(notes))
+
+
+def _never_low(graph: Graph, ops: Mapping[OpKey, OpInfo]) -> list[OpKey]:
+    """Ops that drop out of the plan even with all others in INT8: no recipe has them low."""
+    able = {key: info.choices[0] for key, info in ops.items() if info.can_be_low}
+    drawn = plan(graph, Recipe(able))
+    return [key for key in able if drawn.precision(key) == "fp32"]
 
 
 def _aliases(node: NodeProto) -> tuple[str, ...]:

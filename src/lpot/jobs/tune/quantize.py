@@ -110,7 +110,7 @@ def _quantize(request: Request) -> Result:
     ):
         evaluator = job.evaluator = make_evaluator(job.request, job.model, job.add_note)
         job.held_out = held_out_evaluator(job)
-        if not job.space.choices and not job.space.repairs:
+        if job.comes_to_nothing():
             return float_result(job, job.why_not())
         if evaluator is None:
             return job.build_once()
@@ -358,6 +358,13 @@ class Job:
             "goal": str(self.goal),
             "accuracy": None if trial is None else trial.accuracy,
         }
+
+    def comes_to_nothing(self) -> bool:
+        """Is even the recipe with the most in low precision the FP32 model?"""
+        if not self.space.choices:
+            return not self.space.repairs
+        recipe = self.space.default()
+        return bool(recipe.low_ops) and not self.backend.outcome(self.model, recipe).low_ops
 
     def why_not(self) -> str:
         """Why nothing can be quantized, by the reasons that concern the most ops."""
