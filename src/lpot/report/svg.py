@@ -143,7 +143,7 @@ def runs_plot(runs: Sequence[tuple[str, float, float, str]]) -> Markup:
         body.append(_mark(x, y, Point(number, kept, style, name)))
         end = x > WIDTH * 0.7
         short = name if len(name) <= 24 else f"…{name[-23:]}"
-        body.append(_text("level" if end else "value", x - 9 if end else x + 9, y + 4, short))
+        body.append(_text("level" if end else "value", x - 7 if end else x + 7, y - 9, short))
     return svg(body, height, "accuracy against speed of all runs")
 
 
