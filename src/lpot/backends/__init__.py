@@ -55,13 +55,17 @@ CLASSES: Mapping[str, str] = {
 SUFFIXES: Mapping[str, str] = {
     ".onnx": "onnx",
     ".pb": "tensorflow",
+    ".pbtxt": "tensorflow",
     ".h5": "tensorflow",
+    ".hdf5": "tensorflow",
+    ".tflite": "tensorflow",
     ".keras": "tensorflow",
     ".params": "mxnet",
     ".pt": "pytorch",
     ".pt2": "pytorch",
     ".pth": "pytorch",
 }
+TFJS = "model.json"  # TensorFlow's backend tells what to give instead
 SYMBOL = "-symbol.json"  # MXNet names a model by what stands before this
 # Files by which a folder tells its framework.
 INSIDE: Mapping[str, str] = {
@@ -197,6 +201,8 @@ def _detect_path(path: Path) -> str:
         return SUFFIXES[path.suffix.lower()]
     if path.name.endswith(SYMBOL) or path.with_name(path.name + SYMBOL).is_file():
         return "mxnet"
+    if path.name == TFJS and path.is_file():
+        return "tensorflow"
     if path.is_dir():
         for pattern, name in INSIDE.items():
             if any(path.glob(pattern)):

@@ -153,7 +153,7 @@ def limits(config: Config) -> Limits:
 
 def model_spec(config: Config) -> ModelSpec:
     model = config.model
-    return ModelSpec(model.name, tuple(model.inputs), tuple(model.outputs))
+    return ModelSpec(model.name, tuple(model.inputs), tuple(model.outputs), model.signature)
 
 
 def sampling_sizes(config: Config, batch_size: int = 1) -> tuple[int, ...]:

@@ -37,6 +37,12 @@ class ModelSection(Section):
         default=(), description="Names of the input tensors, in the order they are passed."
     )
     outputs: Texts = Field(default=(), description="Names of the output tensors.")
+    signature: Text = Field(
+        default="",
+        description="Which signature of a SavedModel to tune, where it has several and none is "
+        "`serving_default`.",
+        examples=["serve"],
+    )
     trust: bool = Field(
         default=False,
         description="Whether the model's file may act: read and write files or call Python while "

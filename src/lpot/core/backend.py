@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
@@ -60,6 +60,9 @@ class ModelSpec:
     name: str = "model"
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
+    signature: str = ""  # of a SavedModel that has several
+    # The first calibration batch, for models that do not tell their inputs.
+    sample: Callable[[], Any] | None = field(default=None, compare=False)
 
 
 class Backend(ABC, Generic[M]):

@@ -48,7 +48,13 @@ class TensorflowBackend(Backend[TensorflowModel]):
             return source
         loaded = loading.load(source, spec)
         return TensorflowModel(
-            self, loaded.net, loaded.form, loaded.source, signature=loaded.signature
+            self,
+            loaded.net,
+            loaded.form,
+            loaded.source,
+            signature=loaded.signature,
+            form_of_call=loaded.form_of_call,
+            notes=loaded.notes,
         )
 
     def inspect(
@@ -76,6 +82,7 @@ class TensorflowBackend(Backend[TensorflowModel]):
             precisions=made.precisions,
             signature=model.signature,
             probe=observations.probe[0] if observations and observations.probe else None,
+            form_of_call=model.form_of_call,
         )
         built.drawn = made.drawn
         return built

@@ -113,7 +113,7 @@ def scaled_weight(node: NodeDef, weight: np.ndarray, scale: np.ndarray) -> np.nd
         factor = scale[:, None]
     else:
         factor = scale
-    return (weight.astype(np.float64) * factor).astype(np.float32)
+    return np.asarray(weight.astype(np.float64) * factor, np.float32)
 
 
 def is_float32(node: NodeDef) -> bool:

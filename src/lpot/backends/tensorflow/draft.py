@@ -37,7 +37,7 @@ class Draft:
 
     def add(self, node: NodeDef) -> str:
         self.nodes[node.name] = node
-        return node.name
+        return str(node.name)
 
     def const(self, wish: str, value: Any, dtype: tf.DType | None = None) -> str:
         return self.add(make_const(self.name_for(wish), value, dtype))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,17 +10,16 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from lpot.backends.tensorflow.boundary import results
+from lpot.backends.tensorflow.call_form import CallForm
 from lpot.backends.tensorflow.graph import ITERATOR, Net
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.refuse import refuse_acts, refuse_acts_of
 from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
+from lpot.backends.tensorflow.tables import captured_tables, session_tables, with_tables
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
 
-logger = logging.getLogger(__name__)
-
-SERVING = "serving_default"
 # Weights above this can't be put into one GraphDef, whose limit is 2 GiB.
 LIMIT = 2**31 - 2**26
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
@@ -36,6 +34,7 @@ class Frozen:
     inputs: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ()
     signature: dict[str, dict[str, str]] = field(default_factory=dict)
+    form_of_call: CallForm | None = None
 
     def resolved(self, names: Sequence[str], side: str) -> tuple[str, ...]:
         """Signature keys turned into tensors; other names pass."""
@@ -69,7 +68,7 @@ def checkpoint_prefix(path: Path) -> str | None:
         return str(path) if all(item.is_file() for item in both) else None
     latest = tf.train.latest_checkpoint(str(path))
     if latest is not None and checkpoint_prefix(Path(latest)) is not None:
-        return latest
+        return str(latest)
     found = sorted(
         (item for item in path.glob("*.meta") if item.with_suffix(".index").is_file()),
         key=lambda item: item.stat().st_mtime,
@@ -90,7 +89,7 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
             _check_restore(graph.as_graph_def(), saver, prefix)
             _ends(graph.as_graph_def(), spec.outputs)  # what can't be frozen needs no restoring
             saver.restore(session, prefix)
-            return Frozen(_constants(session, spec.outputs), "checkpoint")
+            return Frozen(constants(session, spec.outputs), "checkpoint")
     except (DecodeError, OSError, ValueError, tf.errors.OpError) as error:
         raise UnsupportedModel(
             f"{prefix}: the checkpoint can't be read ({first_line(error)})"
@@ -100,18 +99,6 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
 def _check_restore(graph_def: GraphDef, saver: v1.train.Saver, prefix: str) -> None:
     refuse_acts(graph_def, prefix)
     refuse_acts_of(graph_def, [saver.as_saver_def().restore_op_name], prefix)
-
-
-def _initial(meta: v1.MetaGraphDef) -> list[str]:
-    """The ops that TensorFlow runs when it loads a SavedModel."""
-    found = [meta.saver_def.restore_op_name]
-    for key in ("saved_model_main_op", "legacy_init_op"):
-        if key in meta.collection_def:
-            found += meta.collection_def[key].node_list.value
-    key = "__saved_model_init_op"
-    if key in meta.signature_def:
-        found += [info.name for info in meta.signature_def[key].outputs.values()]
-    return found
 
 
 def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
@@ -128,14 +115,15 @@ def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
 
 
 def live_session(session: v1.Session, spec: ModelSpec) -> Frozen:
-    return Frozen(_constants(session, spec.outputs), "graph")
+    return Frozen(constants(session, spec.outputs), "graph")
 
 
-def _constants(session: v1.Session, outputs: Sequence[str]) -> GraphDef:
+def constants(session: v1.Session, outputs: Sequence[str]) -> GraphDef:
     """The part of a session's graph that the outputs need, with variables as constants."""
     graph_def = session.graph.as_graph_def()
     names = _ends(graph_def, outputs)
-    return v1.graph_util.convert_variables_to_constants(session, graph_def, names)
+    frozen = v1.graph_util.convert_variables_to_constants(session, graph_def, names)
+    return with_tables(frozen, session_tables(session, frozen))
 
 
 def _ends(graph_def: GraphDef, outputs: Sequence[str]) -> list[str]:
@@ -158,7 +146,7 @@ def _ends(graph_def: GraphDef, outputs: Sequence[str]) -> list[str]:
 
 def _variable_size(node: NodeDef) -> int:
     shape = tf.TensorShape(node.attr["shape"].shape)
-    return (shape.num_elements() or 0) * tf.as_dtype(node.attr["dtype"].type).size
+    return int(shape.num_elements() or 0) * int(tf.as_dtype(node.attr["dtype"].type).size)
 
 
 def _check_size(size: int) -> None:
@@ -169,58 +157,6 @@ def _check_size(size: int) -> None:
         )
 
 
-def saved_model(path: Path) -> Frozen:
-    from tensorflow.python.saved_model import loader_impl
-
-    try:
-        parsed = loader_impl.parse_saved_model(str(path))
-        for meta in parsed.meta_graphs:
-            refuse_acts(meta.graph_def, str(path))
-            refuse_acts_of(meta.graph_def, _initial(meta), str(path))
-        if any(meta.HasField("object_graph_def") for meta in parsed.meta_graphs):
-            return signatures(tf.saved_model.load(str(path)), str(path))
-        return _saved_model_v1(path)
-    except (DecodeError, OSError, ValueError, KeyError, tf.errors.OpError) as error:
-        raise UnsupportedModel(
-            f"{path}: the SavedModel can't be read ({first_line(error)})"
-        ) from error
-
-
-def _saved_model_v1(path: Path) -> Frozen:
-    """A SavedModel of TensorFlow 1: its graph's own names are kept."""
-    with v1.Session(graph=tf.Graph(), config=session_config()) as session:
-        meta = v1.saved_model.load(session, [v1.saved_model.tag_constants.SERVING], str(path))
-        key = _choose(list(meta.signature_def), str(path))
-        chosen = meta.signature_def[key]
-        inputs = {key: chosen.inputs[key].name for key in sorted(chosen.inputs)}
-        outputs = {key: chosen.outputs[key].name for key in sorted(chosen.outputs)}
-        graph_def = _constants(session, tuple(outputs.values()))
-    return Frozen(
-        graph_def,
-        "saved_model",
-        tuple(inputs.values()),
-        tuple(outputs.values()),
-        {"inputs": inputs, "outputs": outputs},
-    )
-
-
-def signatures(loaded: Any, what: str) -> Frozen:
-    found = loaded.signatures
-    return concrete(found[_choose(list(found), what)], "saved_model")
-
-
-def _choose(keys: list[str], what: str) -> str:
-    known = [key for key in keys if not key.startswith("__")]
-    if SERVING in known:
-        return SERVING
-    if len(known) == 1:
-        return known[0]
-    raise UnsupportedModel(
-        f"{what}: no signature {SERVING!r} to choose among {known or 'none'}; save the model with "
-        "tf.saved_model.save(model, dir, signatures=...)"
-    )
-
-
 def concrete(function: Any, form: str) -> Frozen:
     """A ConcreteFunction with its variables as constants and its calls inlined."""
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
@@ -228,17 +164,22 @@ def concrete(function: Any, form: str) -> Frozen:
     size = sum(v.shape.num_elements() * v.dtype.size for v in function.variables)
     _check_size(size)
     try:
-        frozen = convert_variables_to_constants_v2(function, lower_control_flow=False)
+        frozen = convert_variables_to_constants_v2(
+            function, lower_control_flow=False, aggressive_inlining=True
+        )
     except (ValueError, tf.errors.OpError) as error:
         raise UnsupportedModel(
             f"the model can't be frozen ({first_line(error)}): does it change its own variables, "
             "as stateful layers and counters do? Leave that out (stateful=False)"
         ) from error
-    inputs = [tensor.name for tensor in frozen.inputs]
+    graph_def = frozen.graph.as_graph_def()
+    tables = captured_tables(function, graph_def)
+    inputs = [tensor.name for tensor in frozen.inputs if node_name(tensor.name) not in tables]
     outputs = [tensor.name for tensor in frozen.outputs]
-    keys = sorted(function.structured_input_signature[1]) or [node_name(name) for name in inputs]
+    structure: Any = function.structured_input_signature
+    keys = sorted(structure[1] if structure else ()) or [node_name(name) for name in inputs]
     return Frozen(
-        frozen.graph.as_graph_def(),
+        with_tables(graph_def, tables),
         form,
         tuple(inputs),
         tuple(outputs),
@@ -246,6 +187,7 @@ def concrete(function: Any, form: str) -> Frozen:
             "inputs": _by_name(keys, inputs),
             "outputs": dict(zip(_output_keys(function, outputs), outputs, strict=True)),
         },
+        CallForm.of(function, inputs, outputs),
     )
 
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from lpot.backends.tensorflow.freeze import Frozen, concrete
+from lpot.backends.tensorflow.freeze_function import TRACING, cause, safe, traced
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import first_line
 from lpot.backends.tensorflow.runtime import tf
+from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)
 
 
-def keras_file(path: Path) -> Frozen:
+def keras_file(path: Path, spec: ModelSpec) -> Frozen:
     """A .keras or .h5 file. Python code inside (Lambda layers) is refused, not run."""
     import keras
 
@@ -33,11 +36,11 @@ def keras_file(path: Path) -> Frozen:
         raise UnsupportedModel(
             f"{path}: not a readable Keras model ({first_line(error)})"
         ) from error
-    return keras_model(model)
+    return keras_model(model, spec)
 
 
-def keras_model(model: Any) -> Frozen:
-    frozen = concrete(_traced(model), "keras")
+def keras_model(model: Any, spec: ModelSpec) -> Frozen:
+    frozen = concrete(_traced(model, spec), "keras")
     keys = list(getattr(model, "output_names", ()))
     if len(keys) != len(frozen.outputs) or len(set(keys)) != len(keys):
         return frozen
@@ -45,60 +48,68 @@ def keras_model(model: Any) -> Frozen:
         "inputs": {node_name(name): name for name in frozen.inputs},
         "outputs": dict(zip(keys, frozen.outputs, strict=True)),
     }
-    return Frozen(frozen.graph_def, "keras", frozen.inputs, frozen.outputs, signature)
+    return replace(frozen, signature=signature)
 
 
-def _traced(model: Any) -> Any:
+def _traced(model: Any, spec: ModelSpec) -> Any:
     """The model as a function of any batch size, where it does not insist on one."""
 
-    @tf.function
-    def call(inputs: Any) -> Any:
-        return model(inputs, training=False)
+    @tf.function  # type: ignore[untyped-decorator]
+    def call(*inputs: Any) -> Any:
+        return model(*inputs, training=False) if _takes_training(model) else model(*inputs)
 
     asked = _signature(model)
+    what = f"the Keras model {model.name!r}"
+    if asked is None or (not getattr(model, "inputs", None) and spec.sample is not None):
+        if spec.sample is None:
+            raise UnsupportedModel(
+                f"{what} was never called, so its inputs are unknown: call it once on a batch, "
+                "build it with keras.Input, or give calibration data"
+            )
+        return traced(call, model.call, spec, what)
     if isinstance(model, tf.keras.Sequential) or not getattr(model, "inputs", None):
         # The sizes are those of the batch it was first called on, not a wish of its maker.
         free = tf.nest.map_structure(_any_batch, asked)
         try:
             return call.get_concrete_function(free)
-        except (TypeError, ValueError, tf.errors.OpError) as error:
-            logger.info("%s is traced for one batch size: %s", model.name, first_line(error))
+        except TRACING as error:
+            logger.info("%s is traced for one batch size: %s", model.name, cause(error))
     try:
         return call.get_concrete_function(asked)
-    except (TypeError, ValueError, tf.errors.OpError) as error:
+    except TRACING as error:
+        if spec.sample is not None:  # sizes left free may be what it can't be traced with
+            return traced(call, model.call, spec, what)
         raise UnsupportedModel(
-            f"the Keras model {model.name!r} can't be traced with inputs {asked}: "
-            f"{first_line(error)}. Give tf.function(model).get_concrete_function(tf.TensorSpec(…))"
+            f"{what} can't be traced with inputs {asked}: {cause(error)}. Give calibration data, "
+            "or tf.function(model).get_concrete_function(tf.TensorSpec(…))"
         ) from error
 
 
+def _takes_training(model: Any) -> bool:
+    return bool(getattr(model, "_call_has_training_arg", True))
+
+
 def _signature(model: Any) -> Any:
-    """What the model is called with: one spec, or a list or dict of them."""
-    inputs = getattr(model, "inputs", None)
-    if inputs:
-        specs = [tf.TensorSpec(one.shape, one.dtype, _safe(one.name)) for one in inputs]
-        return specs if len(specs) > 1 else specs[0]
+    """What the model is called with: one spec, or a list or dict of them; None if unknown."""
+    if getattr(model, "inputs", None):
+        nest = model.inputs[0] if isinstance(model, tf.keras.Sequential) else model.input
+        if isinstance(nest, list | tuple) and len(nest) == 1:
+            nest = nest[0]
+        return tf.nest.map_structure(
+            lambda one: tf.TensorSpec(one.shape, one.dtype, safe(one.name)), nest
+        )
     # A subclassed model knows no more than the shapes it was built with.
     known = (model.get_build_config() or {}).get("input_shape")
-    if not known:
-        raise UnsupportedModel(
-            f"the Keras model {model.name!r} was never called, so its inputs are unknown: "
-            "call it once on a batch, or build it with keras.Input"
-        )
-    return _specs_of(known)
+    return _specs_of(known) if known else None
 
 
 def _specs_of(shape: Any, name: str = "inputs") -> Any:
     if isinstance(shape, Mapping):
         return {key: _specs_of(value, str(key)) for key, value in shape.items()}
     if all(size is None or isinstance(size, int) for size in shape):
-        return tf.TensorSpec(shape, tf.float32, _safe(name))
+        return tf.TensorSpec(shape, tf.float32, safe(name))
     return [_specs_of(value, f"{name}_{index}") for index, value in enumerate(shape)]
 
 
 def _any_batch(spec: tf.TensorSpec) -> tf.TensorSpec:
     return tf.TensorSpec([None, *spec.shape[1:]], spec.dtype, spec.name)
-
-
-def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_./-" else "_" for c in name) or "input"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -81,7 +81,7 @@ def _times(
         lone = _Lone(backend, model.prepared.net, unit, shape, recipe.ops[key], observations)
         found[key.name] = Times(
             *(
-                table.seconds(f"tensorflow {part} {lone.name}", lambda p=part, o=lone: o.seconds(p))
+                table.seconds(f"tensorflow {part} {lone.name}", partial(lone.seconds, part))
                 for part in Times._fields
             )
         )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +12,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import data_inputs, has_control
 from lpot.backends.tensorflow.runtime import NodeDef
 
-BINARY = {
+BINARY: Mapping[str, Callable[..., Any]] = {
     "Mul": np.multiply,
     "Add": np.add,
     "AddV2": np.add,
@@ -19,7 +21,7 @@ BINARY = {
     "Pow": np.power,
 }
 _erf = np.vectorize(math.erf, otypes=[np.float64])
-UNARY = {
+UNARY: Mapping[str, Callable[..., Any]] = {
     "Erf": _erf,
     "Erfc": lambda x: 1.0 - _erf(x),
     "Tanh": np.tanh,

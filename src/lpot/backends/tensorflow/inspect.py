@@ -12,14 +12,22 @@ from lpot.backends.tensorflow.abilities import (
     multiplies_bfloat16,
     weight_bits,
 )
-from lpot.backends.tensorflow.affine import COMPUTE
+from lpot.backends.tensorflow.affine import BATCH_NORMS, COMPUTE
+from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.match import FOLLOWERS
 from lpot.backends.tensorflow.model import TensorflowModel
+from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.merge_twins import twins_of
+from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.core.backend import Approach, Target
 from lpot.core.errors import ConfigError
 from lpot.core.recipe import OpKey
 from lpot.core.space import Capability, OpInfo
+
+HEAVY_KINDS = (
+    *("Conv2D", "Conv3D", "Conv2DBackpropInput", "Conv3DBackpropInputV2", "BlockLSTMV2"),
+    *("CudnnRNNV3", "LSTMBlockCell", "GRUBlockCell", "While", "StatelessWhile"),
+)
 
 
 def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capability:
@@ -66,10 +74,34 @@ def _is_quantized(op: str) -> bool:
     return op in QUANTIZED or op.startswith(("Quantized", "_Quantized", "_FusedQuantized"))
 
 
+def _left_in_floats(ops: dict[OpKey, OpInfo]) -> list[str]:
+    """The kinds of op that do much of a model's work and have no INT8 kernel."""
+    found: dict[tuple[str, str], int] = {}
+    for key, info in ops.items():
+        if key.kind in HEAVY_KINDS and not info.can_be_low and info.reason:
+            place = (key.kind, info.reason)
+            found[place] = found.get(place, 0) + 1
+    return [
+        f"{count} {kind} op(s) stay in FP32: {reason}" for (kind, reason), count in found.items()
+    ]
+
+
+def _in_training(net: Net, node: NodeDef) -> bool:
+    """Is it a batch norm by the batch's own statistics, in one op or spelt out?"""
+    if node.op in BATCH_NORMS:  # the op's default, where the attribute is left out, is training
+        return "is_training" not in node.attr or bool(node.attr["is_training"].b)
+    if node.op != "Mean":
+        return False
+    inputs = data_inputs(node)
+    before, axes = net.producer(inputs[0]), net.constant(inputs[1])
+    is_variance = before is not None and before.op == "SquaredDifference"
+    return is_variance and axes is not None and 0 in axes.reshape(-1)
+
+
 def _notes(
     model: TensorflowModel, ops: dict[OpKey, OpInfo], approach: Approach, target: Target
 ) -> list[str]:
-    notes = []
+    notes = list(model.notes)
     able = any(info.can_be_low for info in ops.values())
     if not able:
         notes.append("the graph has no op that can be INT8")
@@ -78,6 +110,13 @@ def _notes(
     already = sum(_is_quantized(node.op) for node in model.net.nodes.values())
     if already:
         notes.append(f"{already} op(s) of the graph are quantized already and are left as they are")
+    notes += _left_in_floats(ops)
+    training = sum(_in_training(model.net, node) for node in model.net.nodes.values())
+    if training:
+        notes.append(
+            f"{training} batch norm(s) run in training mode: they normalise by the batch at hand, "
+            "so that each result depends on the other samples; export it with training=False"
+        )
     if able and weight_bits("Conv2D", target) == 7:
         whose = "this CPU's" if target == "this" else f"target {target}'s"
         notes.append(f"reduced range: {whose} kernels overflow with 8-bit weights; 7 bits are used")

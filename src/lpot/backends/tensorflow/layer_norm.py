@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import data_inputs, has_control
 from lpot.backends.tensorflow.runtime import NodeDef
 
-BINARY = {
+BINARY: Mapping[str, Callable[..., Any]] = {
     "Mul": np.multiply,
     "Add": np.add,
     "AddV2": np.add,
@@ -21,7 +23,7 @@ BINARY = {
     "SquaredDifference": lambda x, y: (x - y) ** 2,
     "Maximum": np.maximum,
 }
-UNARY = {
+UNARY: Mapping[str, Callable[..., Any]] = {
     "Neg": np.negative,
     "Square": np.square,
     "Sqrt": np.sqrt,
@@ -136,7 +138,7 @@ def _averages_last(net: Net, node: NodeDef, values: Values) -> bool:
 
 def _value(net: Net, node: NodeDef, values: Values) -> np.ndarray:
     if node.op == "Mean":
-        return values[data_inputs(node)[0]].mean(-1, keepdims=True)
+        return np.asarray(values[data_inputs(node)[0]].mean(-1, keepdims=True))
     inputs = [values[n] if n in values else _constant(net, n) for n in data_inputs(node)]
     with np.errstate(all="ignore"):
         result = BINARY[node.op](*inputs) if node.op in BINARY else UNARY[node.op](*inputs)

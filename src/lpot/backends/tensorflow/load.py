@@ -12,24 +12,35 @@ from typing import Any
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
-from lpot.backends.tensorflow import freeze, freeze_keras
+from lpot.backends.tensorflow import freeze, freeze_keras, freeze_saved
 from lpot.backends.tensorflow.boundary import settle
+from lpot.backends.tensorflow.call_form import CallForm
 from lpot.backends.tensorflow.freeze import VARIABLES, Frozen, is_ckpt_format, is_saved_model_format
+from lpot.backends.tensorflow.freeze_function import function_of
 from lpot.backends.tensorflow.graph import Net, lightened
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.refuse import refuse_acts
 from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.tables import settle_tables
+from lpot.backends.tensorflow.widen import narrow_ops, widen
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)
 
 ACCEPTED = (
-    "a path (.pb with or without suffix, SavedModel or checkpoint directory, .keras, .h5), "
-    "a GraphDef, a tf.Graph, a Keras model or a ConcreteFunction"
+    "a path (.pb with or without suffix, SavedModel or checkpoint directory, .keras, .h5, .hdf5), "
+    "a GraphDef, a tf.Graph, a Keras model, a tf.function, a ConcreteFunction or a tf.Module"
 )
+COLOCATED = "_class"
 LIMIT = 2**31 - 1
+# Models converted for other runtimes: what they were made from is what can be tuned.
+CONVERTED = {
+    ".tflite": "a TensorFlow Lite model, converted for another runtime",
+    ".json": "a TensorFlow.js model (or another JSON file)",
+    ".tfjs": "a TensorFlow.js model",
+}
 KERAS_FILES = (".keras", ".h5", ".hdf5")
 FOREIGN = (
     (b"PK\x03\x04", "a zip archive: a .keras file under another name, or PyTorch's?"),
@@ -48,6 +59,8 @@ class Loaded:
     form: str
     source: str = ""
     signature: dict[str, dict[str, str]] = field(default_factory=dict)
+    form_of_call: CallForm | None = None
+    notes: tuple[str, ...] = ()
 
 
 def load(source: Any, spec: ModelSpec) -> Loaded:
@@ -62,11 +75,15 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     if isinstance(source, v1.Session):
         return _finish(freeze.live_session(source, spec), spec, "the Session given")
     if isinstance(source, tf.keras.Model):
-        return _finish(freeze_keras.keras_model(source), spec, "the Keras model given")
+        return _finish(freeze_keras.keras_model(source, spec), spec, "the Keras model given")
     if hasattr(source, "structured_input_signature"):
         return _finish(freeze.concrete(source, "function"), spec, "the function given")
-    if hasattr(source, "signatures"):
-        return _finish(freeze.signatures(source, "the object given"), spec, "the object given")
+    if getattr(source, "signatures", None):
+        found = freeze_saved.signatures(source, "the object given", spec)
+        return _finish(found, spec, "the object given")
+    if isinstance(source, tf.Module) or hasattr(source, "get_concrete_function"):
+        function = function_of(source, spec)
+        return _finish(freeze.concrete(function, "function"), spec, "the function given")
     name = f"{type(source).__module__}.{type(source).__qualname__}"
     if "estimator" in name.lower():
         raise UnsupportedModel(
@@ -96,7 +113,12 @@ def _load_path(path: Path, spec: ModelSpec) -> Loaded:
     if path.suffix == ".meta":
         return _finish(freeze.checkpoint(path.with_suffix(""), spec), spec, str(path), path)
     if path.suffix.lower() in KERAS_FILES:
-        return _finish(freeze_keras.keras_file(path), spec, str(path), path)
+        return _finish(freeze_keras.keras_file(path, spec), spec, str(path), path)
+    if path.suffix.lower() in CONVERTED:
+        raise UnsupportedModel(
+            f"{path}: {CONVERTED[path.suffix.lower()]}; give the SavedModel, Keras file or frozen "
+            "graph that it was made from"
+        )
     return _finish(Frozen(read_graph_def(path), "pb"), spec, str(path), path)
 
 
@@ -107,7 +129,7 @@ def _load_folder(path: Path, spec: ModelSpec) -> Loaded:
             logger.info("%s holds a checkpoint and %s: it is read as a checkpoint", path, others[0])
         return _finish(freeze.checkpoint(path, spec), spec, str(path), path)
     if is_saved_model_format(path):
-        return _finish(freeze.saved_model(path), spec, str(path), path)
+        return _finish(freeze_saved.saved_model(path, spec), spec, str(path), path)
     names = sorted(item.name for item in path.iterdir())[:8]
     indices = [name for name in names if name.endswith(".index")]
     if indices:
@@ -155,6 +177,9 @@ def read_graph_def(path: Path) -> GraphDef:
 def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
     graph_def = frozen.graph_def
     _check_nodes(graph_def, what)
+    for node in graph_def.node:
+        node.attr.pop(COLOCATED, None)  # on one CPU all stand together, and passes remove nodes
+    settle_tables(graph_def)
     graph = import_graph(lightened(graph_def, graph_def.node))
     asked = ModelSpec(
         spec.name,
@@ -163,13 +188,32 @@ def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None
     )
     net = settle(graph_def, graph, asked)
     refuse_acts(graph_def, what, run=set(net.ancestors(net.outputs)))
+    net, notes = _in_float32(net.pruned())
     variables = [n for n in net.ancestors(net.outputs) if net.nodes[n].op in VARIABLES]
     if variables:
         raise UnsupportedModel(
             f"{what}: the graph holds {len(variables)} variable(s) ({variables[0]!r}, …) without "
             "their values; give the checkpoint directory, or freeze it first"
         )
-    return Loaded(net, frozen.form, "" if path is None else str(path), frozen.signature)
+    place = "" if path is None else str(path)
+    return Loaded(net, frozen.form, place, frozen.signature, frozen.form_of_call, notes)
+
+
+def _in_float32(net: Net) -> tuple[Net, tuple[str, ...]]:
+    """A graph of 16-bit floats computed in float32, which has INT8 kernels, and a note of it."""
+    graph_def = net.graph_def()
+    narrow = narrow_ops(graph_def)
+    if not narrow:
+        return net, ()
+    words = " and ".join(f"{count} op(s) in {kind}" for kind, count in narrow.items())
+    wide = widen(graph_def, net.inputs, net.outputs)
+    try:
+        import_graph(lightened(wide, wide.node))
+    except UnsupportedModel as error:
+        return net, (f"the model computes {words}, which have no INT8 kernels: {error}",)
+    note = f"the model computes {words} (mixed precision); here they are FP32 or INT8"
+    extra = net.keep - set(map(node_name, (*net.inputs, *net.outputs)))
+    return Net.of(wide, net.inputs, net.outputs, extra), (note,)
 
 
 def _check_nodes(graph_def: GraphDef, what: str) -> None:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from lpot.backends.tensorflow.call_form import CallForm
+from lpot.backends.tensorflow.callable_graph import CallableGraph
 from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
 from lpot.backends.tensorflow.nodes import full_name, node_name
-from lpot.backends.tensorflow.run import import_graph, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import UnsupportedModel
@@ -30,6 +29,8 @@ HEAVY = 1 << 28  # bytes of a graph that is not kept imported while nobody runs 
 class TensorflowModel(Model):
     """`net` is what runs; `form` is what came in (pb, saved_model, keras, checkpoint, graph)."""
 
+    backend: TensorflowBackend
+
     def __init__(
         self,
         backend: TensorflowBackend,
@@ -40,6 +41,8 @@ class TensorflowModel(Model):
         precisions: Mapping[OpKey, str] | None = None,
         signature: Mapping[str, Mapping[str, str]] | None = None,
         probe: Inputs | None = None,
+        form_of_call: CallForm | None = None,
+        notes: Sequence[str] = (),
     ) -> None:
         self.backend = backend
         self.net = net
@@ -51,14 +54,16 @@ class TensorflowModel(Model):
         self.signature = signature or {}
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.drawn: tuple[Prepared, Plan] | None = None  # what it was built from, for exports
-        self._session: v1.Session | None = None
+        self.form_of_call = form_of_call  # how the user called it, where that is known
+        self.notes = tuple(notes)  # what was noticed when it was loaded
         self._prepared: Prepared | None = None
 
     # -- what eval_func and old scripts see ----------------------------------------------------
 
     @cached_property
-    def native(self) -> tf.Graph:
-        return import_graph(self.net.graph_def())
+    def native(self) -> CallableGraph:
+        net = self.net
+        return CallableGraph(net.graph_def(), net.inputs, net.outputs, self.form_of_call)
 
     @property
     def graph(self) -> tf.Graph:
@@ -70,9 +75,7 @@ class TensorflowModel(Model):
 
     @property
     def sess(self) -> v1.Session:
-        if self._session is None:
-            self._session = v1.Session(graph=self.native, config=session_config())
-        return self._session
+        return self.native.session
 
     @property
     def runner(self) -> v1.Session:
@@ -133,10 +136,7 @@ class TensorflowModel(Model):
 
     @cached_property
     def inputs(self) -> tuple[InputSpec, ...]:
-        return tuple(
-            InputSpec(name, _dtype(tensor.dtype), _shape(tensor.shape))
-            for name, tensor in zip(self.net.inputs, self.input_tensor, strict=True)
-        )
+        return self.native.specs
 
     @cached_property
     def nbytes(self) -> int:
@@ -172,23 +172,11 @@ class TensorflowModel(Model):
         return export_onnx(prepared, plan, Path(path), opset)
 
     def close(self) -> None:
-        if self._session is None:
+        graph: CallableGraph | None = self.__dict__.get("native")
+        if graph is None or not graph.is_open:
             return
-        self._session.close()
-        self._session = None
+        graph.close()
         if self.nbytes > HEAVY:
             # A session holds some seven copies of the weights, and its graph one more.
             self.__dict__.pop("native", None)
             give_back()
-
-
-def _dtype(dtype: tf.DType) -> str:
-    if dtype == tf.string:
-        return "object"
-    if dtype == tf.bfloat16:
-        return "float32"
-    return np.dtype(dtype.as_numpy_dtype).name
-
-
-def _shape(shape: tf.TensorShape) -> tuple[Any, ...] | None:
-    return None if shape.rank is None else tuple(shape.as_list())

@@ -44,7 +44,7 @@ class Namer:
 
 
 def value_of(node: NodeDef) -> np.ndarray:
-    return tf.make_ndarray(node.attr["value"].tensor)
+    return np.asarray(tf.make_ndarray(node.attr["value"].tensor))
 
 
 def make_const(name: str, value: Any, dtype: tf.DType | None = None) -> NodeDef:

@@ -32,6 +32,7 @@ from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
+from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.core.ptq.smoothquant import Extremes
 from lpot.core.recipe import OpKey
 
@@ -42,6 +43,7 @@ PASSES = (
     remove_identities,
     fold_constants,
     merge_twins,
+    turn_nhwc,
     remove_identities,  # constants show which transpositions change nothing
     lower_products,
     lower_contractions,

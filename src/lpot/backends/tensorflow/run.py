@@ -19,12 +19,16 @@ if TYPE_CHECKING:
 
 def import_graph(graph_def: GraphDef) -> tf.Graph:
     graph = tf.Graph()
+    fill(graph, graph_def)
+    return graph
+
+
+def fill(graph: tf.Graph, graph_def: GraphDef) -> None:
     with graph.as_default():
         try:
             tf.graph_util.import_graph_def(graph_def, name="")
         except (ValueError, tf.errors.OpError) as error:
             raise UnsupportedModel(f"TensorFlow refuses the graph: {first_line(error)}") from error
-    return graph
 
 
 def session_config(quick: bool = False) -> v1.ConfigProto:
@@ -62,7 +66,7 @@ def run(model: TensorflowModel, inputs: Inputs, steps: int = 1) -> list[np.ndarr
         if model.iterator is None:
             return list(model.sess.run(fetches, feeds))
         model.sess.run(model.iter_op, feeds)
-        return run_to_end(model.sess, fetches, steps)
+        return list(run_to_end(model.sess, fetches, steps))
     except tf.errors.OpError as error:
         shapes = {name: np.shape(value) for name, value in feeds.items()}
         raise DataError(f"TensorFlow failed on a batch of {shapes}: {first_line(error)}") from error

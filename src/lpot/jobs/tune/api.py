@@ -71,6 +71,7 @@ def tune(
     new_run: bool = False,
     lenient: bool = False,
     trust: bool | None = None,
+    signature: str | None = None,
     measure_speed: bool = True,
     progress: bool | Literal["auto", "plain"] = "auto",
     listener: Listener | None = None,
@@ -130,6 +131,7 @@ def tune(
     changes = {
         "model.framework": framework if isinstance(framework, str) else None,
         "model.trust": trust,
+        "model.signature": signature,
         "quantization.approach": _approach_word(approach),
         "quantization.target": target,
         "quantization.calibration.sampling_size": sampling_size,

@@ -25,7 +25,7 @@ from lpot.config.rules import (
     sampling_sizes,
 )
 from lpot.config.schema import Config
-from lpot.core.backend import Approach, Backend, Differentiable, Observations
+from lpot.core.backend import Approach, Backend, Differentiable, ModelSpec, Observations
 from lpot.core.calibration import Calibration
 from lpot.core.door import SCRIPT, Door
 from lpot.core.errors import CalibrationError, ConfigError, DataError
@@ -33,6 +33,7 @@ from lpot.core.evaluate import Evaluator
 from lpot.core.history import History
 from lpot.core.interrupt import interruptible
 from lpot.core.limits import Watch
+from lpot.core.loader import Loader
 from lpot.core.model import Model
 from lpot.core.progress import Chorus, Listener, counted, heard_by
 from lpot.core.recipe import OpKey, Recipe
@@ -136,7 +137,7 @@ class Job:
         self.backend = get_backend(request.backend or framework or detect(request.model))
         self.framework_word = framework or self.backend.name
         self.listener.phase("loading the model")
-        self.model: Model = self.backend.load(request.model, model_spec(config))
+        self.model: Model = self.backend.load(request.model, self._model_spec())
         self.source = self.model  # as given; training may put another in its place
         self.fingerprint_of_model = self.model.fingerprint()
         self.approach: Approach = approach(config) or implied_approach(framework) or "static"
@@ -193,8 +194,19 @@ class Job:
 
     # -- calibration -------------------------------------------------------------------------
 
-    def _calibration(self) -> Calibration | None:
+    @cached_property
+    def _loader(self) -> Loader | None:
         loader = calibration_loader(self.request)
+        return None if loader is None else Loader(loader)
+
+    def _model_spec(self) -> ModelSpec:
+        return replace(model_spec(self.config), sample=self._sample)
+
+    def _sample(self) -> Any:
+        return None if self._loader is None else self._loader.peek()
+
+    def _calibration(self) -> Calibration | None:
+        loader = self._loader
         if loader is None:
             return None
         sizes = {spec.shape[0] for spec in self.model.inputs or () if spec.shape}

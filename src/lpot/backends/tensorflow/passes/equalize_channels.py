@@ -77,7 +77,8 @@ def input_peaks(net: Net, unit: Unit) -> np.ndarray:
     """By input channel, the largest weight that reads it."""
     weight = np.abs(net.constant(unit.weight))  # type: ignore[arg-type]
     axis = input_axis(net, unit)
-    return weight.max(axis=tuple(index for index in range(weight.ndim) if index != axis))
+    others = tuple(index for index in range(weight.ndim) if index != axis)
+    return np.asarray(weight.max(axis=others))
 
 
 def input_axis(net: Net, unit: Unit) -> int:

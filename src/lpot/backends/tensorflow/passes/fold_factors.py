@@ -89,7 +89,7 @@ class _Walk:
         scaled = (value / self.factors).astype(np.float32)
         const = make_const(self.name_for(f"{name}/smoothed"), scaled)
         self.changes[const.name] = const
-        return const.name
+        return str(const.name)
 
     def _keeps_channels(self, tensor: str, source: str) -> bool:
         if tensor not in self.shapes.nodes or source not in self.shapes.nodes:

@@ -72,7 +72,7 @@ def _lowered(node: NodeDef, name_for: Namer) -> list[NodeDef]:
         )
         moved = make_node("Transpose", name, [tensor, order.name], T=tf.float32, Tperm=tf.int32)
         made.extend((order, moved))
-        return moved.name
+        return str(moved.name)
 
     def operand(tensor: str, labels: str, wanted: str, part: str) -> tuple[str, bool]:
         """Laid out as wanted, or with its matrices the other way round, which costs nothing."""

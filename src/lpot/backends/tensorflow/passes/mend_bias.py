@@ -48,8 +48,8 @@ def _shift(prepared: Prepared, step: Step, taken: Format, mean: np.ndarray) -> n
 def _moved(prepared: Prepared, step: Step, error: np.ndarray, mean: np.ndarray) -> np.ndarray:
     node = prepared.net.nodes[step.unit.node]
     if node.op == "MatMul":
-        return error @ mean if is_transposed(node) else mean @ error
+        return np.asarray(error @ mean if is_transposed(node) else mean @ error)
     taps = error.sum(axis=(0, 1))  # what padding keeps out of the window is neglected
     if node.op == "DepthwiseConv2dNative":
-        return (taps * mean[:, None]).reshape(-1)
-    return mean @ taps
+        return np.asarray(taps * mean[:, None]).reshape(-1)
+    return np.asarray(mean @ taps)

@@ -69,7 +69,7 @@ class _Sketch:
 
     def _put(self, node: NodeDef) -> str:
         self.nodes[node.name] = node
-        return node.name
+        return str(node.name)
 
     def add(self, number: int, step: Step, plan: Plan) -> None:
         unit = step.unit

@@ -15,7 +15,7 @@ def spell_erfc(net: Net) -> Net:
 
     def put(node: NodeDef) -> str:
         made[node.name] = node
-        return node.name
+        return str(node.name)
 
     for name, node in net.nodes.items():
         if node.op != "Erfc":

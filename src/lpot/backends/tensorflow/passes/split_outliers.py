@@ -199,7 +199,7 @@ def _copied(net: Net, start: str, end: str, other: str, stem: str) -> tuple[list
     """The nodes that make `end` of `start` once more, behind `other`; and the last of them."""
     needed = net.ancestors([end])
     renamed = {start: other}
-    made = []
+    made: list[NodeDef] = []
     for name in net.order:
         node = net.nodes[name]
         if name not in needed or not any(source in renamed for source in data_inputs(node)):
