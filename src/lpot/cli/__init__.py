@@ -14,6 +14,7 @@ from lpot.cli.config import schema, template
 from lpot.cli.dashboard import dashboard
 from lpot.cli.demo import demo
 from lpot.cli.doctor import doctor
+from lpot.cli.export import export
 from lpot.cli.inspect import inspect
 from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
 from lpot.cli.recover import recover
@@ -85,6 +86,7 @@ for _command in (
     report,
     dashboard,
     recover,
+    export,
     doctor,
     schema,
     template,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lpot.core import words
 from lpot.core.batch import InputSpec, Runs
+from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -82,6 +83,12 @@ class Model(ABC):
     def save(self, path: str | Path) -> Path:
         """Write the model and its card; returns the path written."""
         return self.backend.save(self, Path(path))
+
+    def export_onnx(self, path: str | Path, inputs: Any = None) -> Path:
+        """The model as an ONNX file, where the backend can write one."""
+        raise UnsupportedModel(
+            f"a {self.backend.name} model can't be written as ONNX by lpot: save it as it is"
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.backend.run(self, kwargs if kwargs and not args else args)

@@ -14,7 +14,7 @@ import torch
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
-from lpot.core.errors import ConfigError, DataError
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.numerics import sqnr
 
 
@@ -96,3 +96,89 @@ def test_unknown_endings_and_missing_inputs_are_said(tmp_path: Path) -> None:
         model.export(tmp_path / "x.onnx")
     with pytest.raises(ConfigError, match=r"\.onnx or \.pt2"):
         model.export(tmp_path / "x.tflite", nets.images()[0])
+
+
+class Flagged(torch.nn.Module):
+    """Arguments that are no tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.fc = torch.nn.Embedding(20, 8), torch.nn.Linear(8, 4)
+
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, parts: Any, twice: bool = False
+    ) -> torch.Tensor:
+        y = self.fc((self.embed(ids) * mask.unsqueeze(-1)).sum(1)) + parts[0] + parts[1]
+        return 2 * y if twice else y
+
+
+def flagged() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    model = BACKEND.load(Flagged().eval())
+    ones = torch.ones(1, 5, dtype=torch.long)
+    parts = [torch.randn(1, 4), torch.randn(1, 4)]
+    batches = [{"ids": torch.randint(0, 20, (1, 5)), "mask": ones, "parts": parts, "twice": True}]
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    return BACKEND.build(model, default(model), observations), batches
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_flags_and_lists_go_in_and_axes_have_names(tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    ort = pytest.importorskip("onnxruntime")
+    built, batches = flagged()
+    path = built.export(tmp_path / "int8.onnx", batches[0])
+    session = ort.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    shapes = [item.shape for item in session.get_inputs()]
+    assert shapes == [["batch", "sequence"]] * 2 + [["batch", 4]] * 2
+    assert session.get_outputs()[0].shape == ["batch", 4]
+    ids, mask = np.ones((3, 7), np.int64), np.ones((3, 7), np.int64)
+    more = {item.name: np.ones((3, 4), np.float32) for item in session.get_inputs()[2:]}
+    assert session.run(None, {"ids": ids, "mask": mask, **more})[0].shape == (3, 4)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_what_torch_says_is_told_in_full_and_plain(tmp_path: Path) -> None:
+    class Branch(nets.Cnn):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x if float(x.sum()) > 0 else -x)
+
+    pytest.importorskip("onnxscript")
+    model = BACKEND.load(nets.seeded(Branch()))
+    with pytest.raises(UnsupportedModel, match=r"data-dependent") as caught:
+        model.export(tmp_path / "x.onnx", nets.images()[0])
+    assert "\x1b" not in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_saved_model_knows_what_its_inputs_look_like(tmp_path: Path) -> None:
+    from lpot.backends.torch.data import drawn
+
+    _, built, batches = built_from("cnn")
+    again = BACKEND.restore(built.save(tmp_path / "saved"), nets.Cnn())
+    made = drawn(again.example)
+    assert isinstance(made, tuple) and made[0].shape == batches[0][0].shape
+    assert np.isfinite(BACKEND.run(again, made)[0]).all()
+    named = drawn([["ids", "int64", [2, 3]], ["attention_mask", "int64", [2, 3]]])
+    assert isinstance(named, dict) and not named["ids"].any() and named["attention_mask"].all()
+    assert BACKEND.restore(again.save(tmp_path / "more"), nets.Cnn()).example == again.example
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_command_writes_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from click.testing import CliRunner
+
+    from lpot.cli import cli
+
+    pytest.importorskip("onnxscript")
+    _, built, batches = built_from("cnn")
+    folder = built.save(tmp_path / "saved")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2]))
+    target = tmp_path / "int8.onnx"
+    words = ["export", str(folder), str(target), "--module", "backends.torch.torch_nets:Cnn"]
+    done = CliRunner().invoke(cli, words)
+    assert target.exists(), done.output
+    truth = BACKEND.run(built, batches[0])[0]
+    assert sqnr(truth, run_onnx(target, batches[0])[0]) > 25

@@ -108,6 +108,38 @@ def tensors(output: Any) -> Iterator[torch.Tensor]:
         yield torch.tensor(output)
 
 
+Example = list[list[Any]]  # name or None, dtype, shape: one entry for each input
+
+
+def sketch(inputs: Inputs | None) -> Example | None:
+    """What a batch looks like, to draw another one by; None where it is not plain tensors."""
+    if inputs is None:
+        return None
+    pairs = inputs.items() if isinstance(inputs, Mapping) else ((None, value) for value in inputs)
+    given = [(name, to_tensor(value)) for name, value in pairs]
+    if not all(isinstance(value, torch.Tensor) for _, value in given):
+        return None
+    return [[n, str(v.dtype).removeprefix("torch."), list(v.shape)] for n, v in given]
+
+
+def drawn(example: Example | None) -> Inputs | None:
+    """Inputs of the same looks: noise, ids of 0, masks of 1."""
+    if not example:
+        return None
+    made = [
+        (name, _draw(str(name), getattr(torch, dtype), shape)) for name, dtype, shape in example
+    ]
+    if any(name is None for name, _ in made):
+        return tuple(value for _, value in made)
+    return dict(made)
+
+
+def _draw(name: str, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+    return torch.ones(shape, dtype=dtype) if "mask" in name else torch.zeros(shape, dtype=dtype)
+
+
 def describe(inputs: Inputs) -> str:
     """Types and shapes of a batch, for messages."""
     pairs = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs)

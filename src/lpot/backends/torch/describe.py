@@ -67,6 +67,7 @@ def describe(model: TorchModel) -> Described:
         "aliases": aliases,
         "rounding": model.rounding,
         "dtype": dtype_of(model.native),
+        "example": model.example,
     }
     return Described(tensors, facts)
 
@@ -115,6 +116,7 @@ def rebuild(
         captured=trial.captured,
         folded=trial.folded,
         origin=workshop,
+        example=facts.get("example"),
     )
 
 

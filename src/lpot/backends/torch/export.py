@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from lpot.backends.torch.clone import Cloner
-from lpot.backends.torch.data import arguments
+from lpot.backends.torch.data import arguments, drawn, to_tensor
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.spelled import Side, Speller, spell
@@ -22,6 +24,9 @@ from lpot.core.errors import BackendUnavailable, ConfigError, DataError, Unsuppo
 
 # What torch.export and the ONNX exporter raise on models that they can't read.
 _EXPORT_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_LONGEST = 600
+_SYMBOL = re.compile(r"[A-Za-z_]\w*")
 
 
 class OnnxSpeller:
@@ -71,7 +76,7 @@ class Pt2Speller:
 
 def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
     """`*.onnx` or `*.pt2`. `inputs` is one batch; by default the first of calibration."""
-    inputs = inputs if inputs is not None else model.probe
+    inputs = inputs if inputs is not None else model.probe or drawn(model.example)
     if inputs is None:
         raise DataError(
             "an export runs the model once: give one batch of inputs, export(path, inputs)"
@@ -86,11 +91,18 @@ def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
         writer(model.native, positional, named, path)
     except _EXPORT_ERRORS as error:
         raise UnsupportedModel(
-            f"{type(model.native).__name__} can't be exported to {path.suffix} "
-            f"({str(error).splitlines()[0] if str(error) else type(error).__name__}): torch.export "
-            "must be able to read the model"
+            f"{type(model.native).__name__} can't be exported to {path.suffix}: torch.export must "
+            f"be able to read the model, and it says: {_reason(error)}"
         ) from error
     return path
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong first, in plain text: torch wraps it in advice, traces and colours."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(_COLOUR.sub("", str(error)).split())
+    return f"{type(error).__name__}: {text[:_LONGEST]}{' …' if len(text) > _LONGEST else ''}"
 
 
 def spelled_out(native: nn.Module, speller: Speller) -> nn.Module:
@@ -125,6 +137,7 @@ def _write_onnx(
         dynamic_shapes=_dynamic(positional, named),
         verbose=False,
     )
+    name_axes(program.model, _open_axes(positional, named))
     program.save(str(path))
 
 
@@ -146,12 +159,38 @@ def _dynamic(positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     def axes(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             return None
-        count = 1 if value.is_floating_point() else value.dim()
-        return {axis: torch.export.Dim.AUTO for axis in range(count)}
+        return {axis: torch.export.Dim.AUTO for axis in range(_open(value))}
 
     if named:
-        return {name: axes(value) for name, value in named.items()}
-    return tuple(axes(value) for value in positional)
+        return {name: pytree.tree_map(axes, value) for name, value in named.items()}
+    return tuple(pytree.tree_map(axes, value) for value in positional)
+
+
+def _open(value: torch.Tensor) -> int:
+    """How many of its dimensions, from the first on, may have another size."""
+    return 1 if value.is_floating_point() else int(value.dim())
+
+
+def _open_axes(positional: tuple[Any, ...], named: Mapping[str, Any]) -> list[int]:
+    """The number of open axes of every tensor that goes in, in order."""
+    values = pytree.tree_leaves((positional, dict(named)))
+    return [_open(value) for value in values if isinstance(value, torch.Tensor)]
+
+
+def name_axes(model: Any, counts: Sequence[int]) -> None:
+    """Axes by their meaning, where torch numbers its symbols: one batch for all inputs, then the
+    sequence of ids and masks."""
+    names: dict[str, str] = {}
+    for value, count in zip(model.graph.inputs, counts, strict=False):
+        words = ("batch", "sequence", *(f"{value.name}_{axis}" for axis in range(2, count)))
+        for size, word in zip(value.shape, words[:count], strict=False):
+            if not isinstance(size, int):
+                names.setdefault(str(size.value), word)
+    values = [*model.graph.inputs, *(out for node in model.graph for out in node.outputs)]
+    for value in values:
+        for axis, size in enumerate(value.shape or ()):
+            if not isinstance(size, int) and size.value is not None:
+                value.shape[axis] = _SYMBOL.sub(lambda m: names.get(m[0], m[0]), str(size.value))
 
 
 def _two(inputs: Inputs) -> Inputs:
@@ -163,5 +202,5 @@ def _two(inputs: Inputs) -> Inputs:
         return torch.cat([value, value])
 
     if isinstance(inputs, tuple):
-        return tuple(grown(torch.as_tensor(value)) for value in inputs)
-    return {name: grown(torch.as_tensor(value)) for name, value in inputs.items()}
+        return tuple(pytree.tree_map(grown, to_tensor(value)) for value in inputs)
+    return {name: pytree.tree_map(grown, to_tensor(value)) for name, value in inputs.items()}

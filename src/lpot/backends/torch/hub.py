@@ -61,6 +61,7 @@ class Saver:
             "skipped": model.skipped,
             "captured": model.captured,
             "folded": model.folded,
+            "example": model.example,
         }
         self.backend = model.backend
         self.native = model.native

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.data import required_names
+from lpot.backends.torch.data import Example, required_names, sketch
 from lpot.backends.torch.hub import adopt
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.run import CALL_ERRORS, call
@@ -50,6 +50,7 @@ class TorchModel(Model):
         origin: Workshop | None = None,
         probe: Inputs | None = None,
         rounding: Mapping[str, Any] | None = None,
+        example: Example | None = None,
     ) -> None:
         self.backend = backend
         self.workshop = workshop
@@ -59,6 +60,7 @@ class TorchModel(Model):
         self.folded = folded  # batch norms that went into their convolutions
         self.origin = origin  # the workshop it was built in
         self.probe = probe  # one batch of inputs, to verify what is saved
+        self.example = example or sketch(probe)  # what such a batch looks like
         # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.
         self.rounding = rounding
         self._native = native

@@ -52,6 +52,7 @@ class _Facts:
     folded: list[str]
     aliases: dict[str, str] = field(default_factory=dict)
     guard: str | None = None
+    example: list[tuple[str | None, str, list[int]]] | None = None
 
 
 def save(model: TorchModel, path: Path) -> Path:
