@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpot.cli.output import OK, Output, command
+from lpot.cli.place import READ
 from lpot.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 @click.option("--tensors", is_flag=True, help="Compare FP32 and low precision, op by op.")
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=READ,
     metavar="WORKSPACE|MODEL",
     help="With --tensors: the workspace of the tuning, or the tuned model.",
 )

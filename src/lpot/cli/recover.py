@@ -7,11 +7,12 @@ from pathlib import Path
 import click
 
 from lpot.cli.output import OK, Output, command
+from lpot.cli.place import READ
 
 
 @click.command(short_help="Rebuild a trial of an earlier tuning.")
 @click.argument("model", metavar="MODEL")
-@click.argument("history", type=click.Path(path_type=Path))
+@click.argument("history", type=READ)
 @click.argument("number", type=click.IntRange(min=1), metavar="N")
 @click.option(
     "--output",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from lpot.cli.output import OK, Output, command
+from lpot.cli.place import READ
 
 if TYPE_CHECKING:
     from lpot.core.report import Report
@@ -17,8 +18,8 @@ SHOWN = 15  # ops in the terminal; the page has all of them
 
 
 @click.command(short_help="Show the report of a tuning, or compare two.")
-@click.argument("workspace", type=click.Path(path_type=Path))
-@click.argument("other", type=click.Path(path_type=Path), required=False)
+@click.argument("workspace", type=READ)
+@click.argument("other", type=READ, required=False)
 @click.option(
     "--output", "target", type=click.Path(path_type=Path), help="Write the HTML page here."
 )
@@ -26,9 +27,9 @@ SHOWN = 15  # ops in the terminal; the page has all of them
 def report(out: Output, workspace: Path, other: Path | None, target: Path | None) -> int:
     """Show the report of a tuning: verdict, trials, and the most sensitive ops.
 
-    WORKSPACE is the folder of the tuning; its report.html shows the same in a browser. A tuning
-    that is still running, or was interrupted, is shown as far as it got. With a second folder,
-    OTHER, the two runs are compared; a folder of several workspaces is shown as a list.
+    WORKSPACE is the folder or URL of the tuning; its report.html shows the same in a browser. A
+    tuning that is still running, or was interrupted, is shown as far as it got. With a second
+    folder, OTHER, the two runs are compared; a folder of several workspaces is shown as a list.
     """
     from lpot.jobs.report.read import read_report
     from lpot.jobs.report.runs import Runs, is_run

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpot.cli.output import BEST_EFFORT, INTERRUPTED, OK, WRONG_CALL, Output, command
+from lpot.cli.place import KEPT
 from lpot.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -79,9 +80,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 @click.option(
     "--keep-fp32", multiple=True, metavar="REGEX", help="Ops to keep in FP32; repeatable."
 )
-@click.option(
-    "--workspace", type=click.Path(path_type=Path), help="Folder for history and results."
-)
+@click.option("--workspace", type=KEPT, help="Folder or URL for history and results.")
 @click.option("--new-run", is_flag=True, help="Start over instead of resuming from the history.")
 @click.option("--lenient", is_flag=True, help="Warn instead of failing when a name matches no op.")
 @click.option("--no-speed", is_flag=True, help="Don't measure speed.")

@@ -16,6 +16,7 @@ from pydantic import (
 
 from lpot.config.fields import (
     Anything,
+    Arguments,
     Flag,
     Flags,
     Known,
@@ -263,6 +264,54 @@ class Workspace(Section):
     )
 
 
+class RayOptions(Section):
+    """What a trial asks of a Ray cluster."""
+
+    num_cpus: Annotated[Number, Field(gt=0)] = Field(
+        default=1.0, description="CPUs of one trial; its frameworks use so many threads."
+    )
+    resources: Arguments = Field(
+        default=FrozenDict(),
+        description="Other resources of one trial, as the nodes were started with.",
+        examples=[{"big_memory": 1}],
+    )
+    labels: Arguments = Field(
+        default=FrozenDict(),
+        description="Labels that the node of a trial must have.",
+        examples=[{"ray.io/node-group": "spot"}],
+    )
+    timed_labels: Arguments = Field(
+        default=FrozenDict(),
+        description="Labels of the nodes with the target CPU. If given, models are timed there, "
+        "one at a time with the node to themselves; accuracy is evaluated anywhere.",
+        examples=[{"cpu": "sapphire-rapids"}],
+    )
+    runtime_env: Arguments = Field(
+        default=FrozenDict(),
+        description="Ray's runtime environment, such as `working_dir` and `pip`. If omitted, "
+        "workers look for modules where the driver finds them.",
+        examples=[{"working_dir": ".", "pip": ["lpot[onnx]"]}],
+    )
+    wait: Annotated[Number, Field(ge=0)] = Field(
+        default=30.0,
+        description="Seconds to wait for room in the cluster before giving up; more where nodes "
+        "are started on demand.",
+    )
+
+    @model_validator(mode="after")
+    def _sound(self) -> RayOptions:
+        for key, value in self.resources.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+                raise wrong(f"given {key}: {show(value)}, expected a number", key="resources")
+        for key in ("labels", "timed_labels"):
+            for name, value in getattr(self, key).items():
+                if not isinstance(value, str):
+                    raise wrong(
+                        f"given {name}: {show(value)}, expected a text: put it in quotes", key=key
+                    )
+        return self
+
+
 class Executor(Section):
     """Where trials run."""
 
@@ -283,8 +332,17 @@ class Executor(Section):
     address: Text | None = Field(
         default=None,
         description="Ray cluster to join. Default: one on this machine.",
-        examples=["ray://head:10001"],
+        examples=["head:6379"],
     )
+    ray: RayOptions = Field(
+        default=RayOptions(), description="What a trial asks of the Ray cluster."
+    )
+
+    @model_validator(mode="after")
+    def _ray_has_an_effect(self) -> Executor:
+        if self.name != "ray" and self.ray != RayOptions():
+            raise wrong(f"has no effect with `name: {self.name}`: use `name: ray`", key="ray")
+        return self
 
 
 def _named(value: Any) -> Any:

@@ -33,6 +33,11 @@ def draft_folder(inside: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def is_draft(name: str) -> bool:
+    """Is this the name of something half-written?"""
+    return bool(_FOLDER.fullmatch(name) or _FILE.fullmatch(name))
+
+
 def beside(path: Path) -> Path:
     """Where to write a file that will be renamed to `path`."""
     return path.with_name(f".{path.name}.lpot-{os.getpid()}-tmp")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -25,6 +25,7 @@ from lpot.core.trial import Score, State, Trial
 logger = logging.getLogger(__name__)
 
 NAME = "history.jsonl"
+Copy = Callable[[bytes], None]
 DEATHS = 2  # of the process within one trial, after which it comes last
 LAST = 3  # after which it is not tried again: a search must come to an end
 # What an entry raises that is sound as a line and yet none of ours.
@@ -38,8 +39,15 @@ class ProcessDied(Exception):
 class History:
     """One run's journal. Open it with `History.open`; it is a list of facts, never edited."""
 
-    def __init__(self, path: Path, fingerprint: Fingerprint, info: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        fingerprint: Fingerprint,
+        info: Mapping[str, Any],
+        copy: Copy = lambda line: None,
+    ) -> None:
         self.path = path
+        self._copy = copy
         self.fingerprint = dict(fingerprint)
         self.info = dict(info)  # framework, name and goal, for those who read it later
         self.baseline: Score | None = None
@@ -52,10 +60,17 @@ class History:
 
     @classmethod
     def open(
-        cls, path: Path, fingerprint: Fingerprint, info: Mapping[str, Any] = MappingProxyType({})
+        cls,
+        path: Path,
+        fingerprint: Fingerprint,
+        info: Mapping[str, Any] = MappingProxyType({}),
+        copy: Copy = lambda line: None,
     ) -> History:
-        """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said."""
-        history = cls(path, fingerprint, info)
+        """Go on with the journal at `path`, or begin one; an unfit one is kept aside, and said.
+
+        `copy` is given each line once it is in the file (`Workspace.copy_line`).
+        """
+        history = cls(path, fingerprint, info, copy)
         found = history._replay_file()
         if found.is_of(fingerprint):
             history._mend(found)
@@ -223,15 +238,17 @@ class History:
                 stream.write(b"\n")
 
     def _append(self, entry: Mapping[str, Any]) -> None:
+        line = make_line(entry)
         try:
             with self.path.open("ab") as stream:
-                stream.write(make_line(entry))
+                stream.write(line)
                 stream.flush()
                 os.fsync(stream.fileno())
         except OSError as error:
             raise WorkspaceError(
                 f"{self.path}: can't write the history ({error.strerror})"
             ) from error
+        self._copy(line)
 
     def _replay(self, entry: Mapping[str, Any]) -> None:
         if entry["kind"] == "baseline":

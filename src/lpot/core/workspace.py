@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -68,8 +68,14 @@ class Workspace:
                 f"{needed >> 20} MiB: free some, or choose another disk with --workspace"
             )
 
+    def copy_line(self, line: bytes) -> None:
+        """A line was added to the history. Here that is all there is to do."""
+
+    def sync(self) -> None:
+        """Files have changed, the best model among them."""
+
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
+    def lock(self, note: Callable[[str], None] = lambda text: None) -> Iterator[None]:
         """Held by one process; the system frees it when that process dies, however it dies."""
         path = self.folder / "lock"
         try:

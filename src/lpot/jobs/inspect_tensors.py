@@ -22,6 +22,7 @@ from lpot.core.space import Capability
 from lpot.core.tensors import Contrast, contrasts
 from lpot.core.trial import Trial
 from lpot.jobs.recover import recover
+from lpot.jobs.storage.workspace import fetched
 
 TOGETHER = 128  # ops looked at in one run: bounds the memory
 
@@ -86,7 +87,7 @@ def _low(
 ) -> Model:
     if isinstance(against, Model):
         return against
-    path = Path(against)
+    path = fetched(against)
     if not path.exists():
         raise HistoryError(f"{path}: no such workspace or model")
     history = path / NAME if path.is_dir() else path

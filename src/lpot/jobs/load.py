@@ -13,6 +13,7 @@ from lpot.core.errors import ConfigError
 from lpot.core.model import Model
 from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed
+from lpot.jobs.storage.workspace import fetched
 from lpot.version import VERSION
 
 logger = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def load(
 
     `model.card` holds what the tuning noted: name, seed, goal, accuracy, calibration.
     """
-    place = Path(path)
+    place = fetched(path)
     found = deployed(place)
     if found is not None:
         place = found.model

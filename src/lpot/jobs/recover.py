@@ -11,6 +11,7 @@ from lpot.core.history import NAME, History
 from lpot.core.model import Model
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
+from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.trained import trained_model
 
 
@@ -44,5 +45,5 @@ def get_tuning_history(history: str | Path) -> tuple[Trial, ...]:
 
 
 def _file(history: str | Path) -> Path:
-    path = Path(history)
+    path = fetched(history)
     return path / NAME if path.is_dir() else path

@@ -10,52 +10,22 @@ import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import Connection, wait
-from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING
 
 from lpot.core.cpu import usable_cores
 from lpot.core.errors import LpotError
-from lpot.core.history import History
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
-from lpot.core.tune import Attempt, Executor, Made, Numbered, guarded, serial
+from lpot.core.tune import Attempt, Made, Numbered, guarded
 from lpot.jobs.benchmark.team import threading
-from lpot.jobs.execute.kit import pack, unpack
-from lpot.jobs.execute.ray import RayExecutor
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.execute.kit import unpack
+from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time, resident
 
 logger = logging.getLogger(__name__)
 
 POLL = 0.2  # seconds between two looks at a trial's memory and time
 START = 300.0  # seconds a process may take to load the model
 _READY = "ready"
-
-
-@contextlib.contextmanager
-def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
-    """The executor that the configuration names; its processes end with the block."""
-    section = job.config.tuning.executor
-
-    def kit() -> bytes:
-        assert history.baseline is not None  # the first batch comes after it
-        return pack(job, history.baseline, section.workers == 1, history.memory)
-
-    if section.name == "serial":
-        yield serial
-        return
-    made: Processes | RayExecutor
-    if section.name == "ray":
-        made = RayExecutor(
-            kit, section.workers, section.address, job.watch.request_stop, job.listener.begin
-        )
-    else:
-        memory = int(section.memory * 2**20)
-        made = Processes(kit, section.workers, memory, section.timeout, job.listener.begin)
-    with contextlib.closing(made):
-        yield made
 
 
 class Processes:
@@ -121,10 +91,6 @@ class Processes:
                 yield trial
 
 
-class TrialEnded(Exception):
-    """A trial's process died, or was ended because it took too much. Becomes the trial's cause."""
-
-
 class _Worker:
     """One process, and the trial it is at."""
 
@@ -159,24 +125,16 @@ class _Worker:
             try:
                 trial = self.connection.recv()
             except (EOFError, OSError):
-                return self._failed(self._cause(), spent)
+                return self._failed(TrialEnded(self._cause()), spent)
             assert isinstance(trial, Trial)
             return trial
         if not self._process.is_alive() and not self.connection.poll():
-            return self._failed(self._cause(), spent)
+            return self._failed(TrialEnded(self._cause()), spent)
         used = resident(self._process.pid) if memory else 0
         if memory and used > memory:
-            return self._failed(
-                f"it used {used >> 20} MiB of the {memory >> 20} MiB that `tuning.executor.memory` "
-                "allows: its process was ended",
-                spent,
-            )
+            return self._failed(over_memory(used, memory), spent)
         if timeout and spent > timeout:
-            return self._failed(
-                f"it took longer than the {timeout:g} s that `tuning.executor.timeout` allows: its "
-                "process was ended",
-                spent,
-            )
+            return self._failed(over_time(timeout), spent)
         return None
 
     def end(self) -> None:
@@ -218,9 +176,9 @@ class _Worker:
         self.end()
         return LpotError(f"executor: process: a process for trials can't work: {cause}")
 
-    def _failed(self, cause: str, spent: float) -> Trial:
+    def _failed(self, cause: TrialEnded, spent: float) -> Trial:
         self.end()
-        return Trial.failed(self._number, self._recipe, TrialEnded(cause), spent)
+        return Trial.failed(self._number, self._recipe, cause, spent)
 
     def _cause(self) -> str:
         self._process.join(5)
@@ -231,15 +189,6 @@ class _Worker:
             hint = " (out of memory?)" if code == -signal.SIGKILL else ""
             return f"its process was killed by {signal.Signals(-code).name}{hint}"
         return f"its process ended with status {code}"
-
-
-def resident(pid: int | None) -> int:
-    """Bytes of memory that a process holds now; 0 where the system does not tell."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 @contextlib.contextmanager

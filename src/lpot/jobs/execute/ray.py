@@ -1,184 +1,258 @@
-"""Trials on a Ray cluster: model and statistics go out once, a lost worker's trial is repeated."""
+"""Trials on a Ray cluster: model and statistics go out once, a lost worker's trial is repeated.
+
+Every worker is looked after by itself: one that has no room yet, loads, hangs or is lost does not
+hold the others. History stays with the driver, which is us.
+"""
 
 from __future__ import annotations
 
-import contextlib
 import logging
-import os
-import socket
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any
 
-from lpot.core.errors import ConfigError, LpotError
+from lpot.core.errors import LpotError
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered
-from lpot.jobs.benchmark.team import threading
-from lpot.jobs.execute.kit import unpack
+from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time
+from lpot.jobs.execute.ray_cluster import Cluster, Demand
+from lpot.jobs.execute.ray_desk import Orders, Room, Worker
+from lpot.jobs.execute.ray_worker import BenchActor, Place, exceeds
 
 logger = logging.getLogger(__name__)
 
+POLL = 0.5  # seconds between two looks at the clock
 RETRIES = 1  # of a trial whose worker was lost
-PATIENCE = 5.0  # seconds without news, after which the cluster is asked whether it is there
-TRIES = 3
+MOST_LOSSES = 5  # of a trial, those with their whole node included
+STARTS = 3  # workers in a row that died before they could work
+START = 300.0  # seconds a worker may take to load the model
+SOON = 3.0  # seconds without a place after which the user is told
+SLOWER = 3.0  # times the longest trial so far: an idle worker then makes the trial, too
+
+
+class ClusterGone(Exception):
+    """The search can't go on. What was found is kept."""
 
 
 class RayExecutor:
-    """So many actors, each with the model loaded. History stays with the driver, which is us."""
+    """So many workers, each with the model loaded; `timeout` is of one trial, 0 is none."""
 
     def __init__(
         self,
         kit: Callable[[], bytes],
         workers: int,
-        address: str | None,
-        stop: Callable[[str], None],
-        begin: Callable[[int, Recipe], None] = lambda number, recipe: None,
+        address: str | None = None,
+        demand: Demand | None = None,
+        timeout: float = 0.0,
     ) -> None:
+        self.stop: Callable[[str], None] = lambda reason: None
+        self.begin: Callable[[int, Recipe], None] = lambda number, recipe: None
+        self.note: Callable[[str], None] = lambda text: None
         self._make_kit = kit
         self._count = workers
-        self._address = address
-        self._stop = stop
-        self._begin = begin
-        self._actors: list[Any] = []
+        self._demand = demand or Demand()
+        self._timeout = timeout
+        self._cluster = Cluster(address)
+        self._ray = self._cluster.ray
         self._kit: Any = None
-        self._owns = False  # we started Ray, and must end it
-        self._head = ""  # host and port of the cluster's head
+        self._workers: list[Worker] = []
+        self._room = Room(self._demand.wait)
+        self._deaths = 0  # of workers in a row that never worked
+        self._longest = 0.0  # seconds of the longest trial so far
         self._gone = False
-        self._ray = _import_ray()
 
     def __call__(self, attempt: Attempt, recipes: Iterable[Numbered]) -> Iterator[Made]:
         waiting = iter(recipes)
-        busy: dict[Any, tuple[Any, int, Recipe]] = {}
-        idle = self._ready()
-        while True:
-            while idle and (order := next(waiting, None)) is not None:
-                actor = idle.pop()
-                self._begin(*order)
-                busy[actor.attempt.remote(*order)] = (actor, *order)
-            if not busy:
-                return
-            done = self._done(list(busy))
-            if done is None:
-                self._leave()
-                return
-            for reference in done:
-                actor, number, recipe = busy.pop(reference)
-                trial = self._trial(reference, number, recipe)
-                if trial is None:
-                    self._leave()
-                    return
-                yield trial, None
-                idle.append(actor)
-
-    def _done(self, references: list[Any]) -> list[Any] | None:
-        """Those that are over; None once the cluster is gone."""
-        while True:
-            try:
-                done, _ = self._ray.wait(references, num_returns=1, timeout=PATIENCE)
-            except (self._ray.exceptions.RayError, ConnectionError, ValueError):
-                return None
-            if done:
-                return list(done)
-            if not self._answers():
-                return None
-
-    def _answers(self) -> bool:
-        """Does the head of the cluster still take calls? Ray itself may ask for minutes."""
-        host, _, port = self._head.rpartition(":")
-        for _ in range(TRIES):
-            with contextlib.suppress(OSError):
-                socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
-                return True
-            time.sleep(1.0)
-        return False
-
-    def _leave(self) -> None:
-        self._stop("the Ray cluster is gone; the best so far is kept, and the same call goes on")
-        self._gone = True
+        first = next(waiting, None)
+        if first is None:
+            return
+        self._start()
+        orders = Orders(chain([first], waiting), self.begin)
+        try:
+            while self._hand_out(orders):
+                for trial in self._news(orders):
+                    if orders.finish(trial.number):
+                        yield trial, None
+        except ClusterGone as error:
+            self.stop(f"{error}; the best so far is kept, and the same call goes on")
+            self._gone = True
 
     def close(self) -> None:
-        for actor in self._actors if not self._gone else ():
-            self._ray.kill(actor)
-        self._actors = []
+        for worker in self._workers if not self._gone else ():
+            self._end(worker)
+        self._workers = []
         self._kit = None
-        if self._owns:
-            self._ray.shutdown()
+        self._cluster.leave()
 
-    def _ready(self) -> list[Any]:
-        """The actors, started when first needed."""
-        ray = self._ray
-        if not self._actors:
-            if not ray.is_initialized():
-                self._join()
-            self._head = ray.get_runtime_context().gcs_address
-            self._kit = ray.put(self._make_kit())  # held, or a worker could not be started again
-            kind = ray.remote(
-                num_cpus=1,
-                max_restarts=-1,
-                max_task_retries=RETRIES,
-                runtime_env={"env_vars": _environment()},
-            )(_Bench)
-            self._actors = [kind.remote(self._kit) for _ in range(self._count)]
-            self._check()
-        return list(self._actors)
+    # -- workers -----------------------------------------------------------------------------
 
-    def _join(self) -> None:
-        """The cluster that is named, or one of our own: never one that somebody left behind."""
-        address = self._address or os.environ.get("RAY_ADDRESS") or "local"
-        more = {"include_dashboard": False} if address == "local" else {}
+    def _start(self) -> None:
+        if self._kit is not None:
+            return
+        self._cluster.join()
+        self._kit = self._ray.put(self._make_kit())  # held, or no worker could be started again
+        self._kind = self._ray.remote(**self._demand.options())(BenchActor)
+        self._room = Room(self._demand.wait)
+        self._workers = [self._new_worker() for _ in range(self._count)]
+
+    def _new_worker(self) -> Worker:
+        actor = self._kind.remote()
+        return Worker(actor, actor.where.remote())
+
+    def _end(self, worker: Worker) -> None:
+        self._ray.kill(worker.actor)
+        if worker.watch is not None:
+            self._ray.cancel(worker.watch, force=True)
+
+    def _replace(self, worker: Worker) -> None:
+        self._end(worker)
+        self._workers[self._workers.index(worker)] = self._new_worker()
+
+    def _watch(self, place: Place) -> Any:
+        """A look at a worker's memory, from another process of the same node."""
+        if not self._demand.memory:
+            return None
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        task = self._ray.remote(exceeds).options(
+            num_cpus=0,
+            max_retries=0,
+            runtime_env=self._demand.options()["runtime_env"],
+            scheduling_strategy=NodeAffinitySchedulingStrategy(place.node, soft=False),
+        )
+        return task.remote(place.pid, self._demand.memory)
+
+    # -- trials ------------------------------------------------------------------------------
+
+    def _hand_out(self, orders: Orders) -> bool:
+        """A recipe for each idle worker. False once all that was taken is finished."""
+        for worker in self._workers:
+            if worker.is_idle and (order := orders.next() or self._slow_one(orders)) is not None:
+                worker.give(order)
+        return orders.are_open
+
+    def _slow_one(self, orders: Orders) -> Numbered | None:
+        """With nothing else to do: a trial that a slow node has had for long, once more."""
+        now = time.monotonic()
+        for worker in self._workers:
+            late = worker.order is not None and now - worker.since > SLOWER * self._longest + POLL
+            if late and self._longest and orders.may_repeat(worker.order):
+                return worker.order
+        return None
+
+    def _news(self, orders: Orders) -> Iterator[Trial]:
+        """What happened within a moment."""
+        refs = {worker.ref: worker for worker in self._workers if worker.ref is not None}
+        watches = {worker.watch: worker for worker in self._workers if worker.watch is not None}
         try:
-            self._ray.init(address=address, log_to_driver=False, **more)
-        except (ConnectionError, ValueError, RuntimeError) as error:
-            said = str(error).strip().splitlines()[0]
-            raise LpotError(f"executor: ray: no cluster at {address!r}: {said}") from error
-        self._owns = True
+            done, _ = self._ray.wait([*refs, *watches], num_returns=1, timeout=POLL)
+        except (self._ray.exceptions.RayError, ConnectionError, ValueError) as error:
+            raise ClusterGone("the Ray cluster is gone") from error
+        for ref in done:
+            if ref in refs:
+                yield from self._answered(refs[ref], orders)
+            else:
+                yield from self._watched(watches[ref], orders)
+        yield from self._overdue(orders)
+        self._look_for_room(bool(done))
 
-    def _check(self) -> None:
-        """A worker that can't load the model is no fault of a recipe."""
+    def _answered(self, worker: Worker, orders: Orders) -> Iterator[Trial]:
         try:
-            self._ray.get([actor.ready.remote() for actor in self._actors])
-        except self._ray.exceptions.RayError as error:
-            said = str(error).strip().splitlines()[-1]
-            raise LpotError(f"executor: ray: a worker can't work: {said}") from error
-
-    def _trial(self, reference: Any, number: int, recipe: Recipe) -> Trial | None:
-        """What came of a task; None if nothing did because the cluster is gone."""
-        try:
-            trial = self._ray.get(reference)
+            answer = self._ray.get(worker.ref)
+        except self._ray.exceptions.RayTaskError as error:
+            if worker.order is None:
+                raise self._unusable(error) from error
+            yield Trial.failed(*worker.take(), error.as_instanceof_cause(), worker.spent)
+        except self._ray.exceptions.RuntimeEnvSetupError as error:
+            raise self._unusable(error) from error
         except (self._ray.exceptions.RayError, ConnectionError) as error:
-            # A recipe that kills its worker is a failed trial, as long as there are others left.
-            return Trial.failed(number, recipe, error, 0.0) if self._answers() else None
-        assert isinstance(trial, Trial)
-        return trial
+            yield from self._lost(worker, orders, error)
+        else:
+            if isinstance(answer, Trial):
+                worker.take()
+                self._longest = max(self._longest, worker.spent)
+                yield answer
+            elif isinstance(answer, Place):
+                self._room.found()
+                worker.placed(answer, worker.actor.open.remote(self._kit), self._watch(answer))
+            else:
+                self._deaths = 0
+                worker.ref = None  # the model is loaded
 
+    def _lost(self, worker: Worker, orders: Orders, error: Exception) -> Iterator[Trial]:
+        if not self._cluster.is_there():
+            raise ClusterGone("the Ray cluster is gone") from error
+        self._replace(worker)
+        if worker.order is None:
+            self._deaths += 1
+            if self._deaths > STARTS + self._count:
+                raise self._unusable(error) from error
+            return
+        if not orders.is_wanted(worker.order):
+            return
+        losses = orders.lose(worker.order)
+        is_fault = losses > RETRIES and not self._went_with_node(worker)
+        if is_fault or losses > MOST_LOSSES:
+            # A recipe that kills its worker is a failed trial; others go on.
+            said = str(error).strip().splitlines()[0]
+            ended = TrialEnded(f"its worker was lost {losses} times: {said}")
+            yield Trial.failed(*worker.order, ended, worker.spent)
+        else:
+            orders.again.append(worker.order)
 
-class _Bench:
-    """One worker: the kit is opened once."""
+    def _went_with_node(self, worker: Worker) -> bool:
+        """A node that goes takes its workers with it: no recipe is to blame."""
+        assert worker.place is not None
+        end = time.monotonic() + SOON
+        while time.monotonic() < end:
+            if self._cluster.has_lost(worker.place.node):
+                return True
+            time.sleep(POLL)
+        return False
 
-    def __init__(self, kit: bytes) -> None:
-        self.kit = unpack(kit)
-        self.bench = self.kit.open()
+    def _watched(self, worker: Worker, orders: Orders) -> Iterator[Trial]:
+        try:
+            used = self._ray.get(worker.watch)
+        except (self._ray.exceptions.RayError, ConnectionError):
+            used = 0
+        worker.watch = None  # gone with the worker, unless that used too much
+        if used:
+            yield from self._ended(worker, over_memory(used, self._demand.memory), orders)
 
-    def ready(self) -> None:
-        """Answered once the model is loaded."""
+    def _overdue(self, orders: Orders) -> Iterator[Trial]:
+        for worker in list(self._workers):
+            if worker.is_loading and worker.spent > START:
+                raise self._unusable(LpotError(f"it was not ready within {START:g} s"))
+            if worker.order is not None and 0 < self._timeout < worker.spent:
+                yield from self._ended(worker, over_time(self._timeout), orders)
 
-    def attempt(self, number: int, recipe: Recipe) -> Trial:
-        return self.kit.attempt(self.bench, number, recipe)
+    def _ended(self, worker: Worker, cause: TrialEnded, orders: Orders) -> Iterator[Trial]:
+        self._replace(worker)
+        if worker.order is None:
+            raise self._unusable(cause)
+        if orders.is_wanted(worker.order):
+            yield Trial.failed(*worker.order, cause, worker.spent)
 
+    def _look_for_room(self, heard: bool) -> None:
+        """Tell what is waited for; give up in time."""
+        if self._room.is_silent(heard) and not self._cluster.is_there():
+            raise ClusterGone("the Ray cluster is gone")
+        outside = sum(worker.place is None for worker in self._workers)
+        waits = f"{outside} of {self._count} worker(s), each with {self._demand}, wait for room in "
+        if outside and self._room.is_due(SOON):
+            self.note(f"{waits}the Ray cluster, which has {self._cluster.inventory()}")
+        if outside < self._count:
+            self._room.found()
+        elif self._room.is_over:
+            text = f"no room for a worker with {self._demand} within {self._demand.wait:g} s"
+            advice = "ask for less, or set `tuning.executor.ray.wait` where nodes start on demand"
+            told = f"{text}: the Ray cluster has {self._cluster.inventory()}; {advice}"
+            if self._room.was_found:
+                raise ClusterGone(told)
+            raise LpotError(f"executor: ray: {told}")
 
-def _environment() -> dict[str, str]:
-    """Modules are found where the driver finds them, as far as these places exist elsewhere."""
-    return {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path), **threading(1, 1)}
-
-
-def _import_ray() -> Any:
-    try:
-        import ray
-    except ImportError:
-        raise ConfigError(
-            "needs the package 'ray', which can't be imported: pip install ray, or use process",
-            path="tuning.executor.name",
-        ) from None
-    return ray
+    def _unusable(self, error: Exception) -> LpotError:
+        said = str(error).strip().splitlines()[-1]
+        return LpotError(f"executor: ray: a worker can't work: {said}")

@@ -18,6 +18,7 @@ from lpot.core.report import FORMAT, Report, State, finite, planned_rows, trial_
 from lpot.core.trial import Score, Trial
 from lpot.jobs.report.shape import Shape
 from lpot.jobs.report.write import DATA, journal_size
+from lpot.jobs.storage.workspace import fetched
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ NEAR = 5  # workspaces named when the one given has nothing
 
 def read_report(workspace: str | Path) -> Report:
     """The report of a workspace, of a report.json, or of a history alone. Takes no lock."""
-    path = Path(workspace)
+    path = fetched(workspace)
     if not path.exists():
         raise HistoryError(f"{path}: no such workspace{_near(path.parent)}")
     if path.is_file():

@@ -109,7 +109,8 @@ def tune(
         metric: A metric by name, {"topk": 1}, or one of yours with update, result and reset.
         train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
         output: Where to write the best model besides the workspace.
-        workspace: The folder of history, report and best model; by default
+        workspace: The folder of history, report and best model, or a URL such as s3://bucket/run
+            (docs/cluster.md); by default
             `./lpot_workspace/<framework>/<name>`.
         new_run: Start over; by default a tuning in the same workspace is resumed.
         lenient: Only warn when a name of `keep_fp32` or of the config matches no op.
@@ -156,7 +157,7 @@ def tune(
         strategy=strategy if strategy is not None and not isinstance(strategy, str) else None,
         rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in _several(keep_fp32)),
         output=None if output is None else Path(output),
-        workspace=None if workspace is None else Path(workspace),
+        workspace=workspace,
         new_run=new_run,
         lenient=lenient,
         measure_speed=measure_speed,

@@ -44,14 +44,15 @@ from lpot.core.strategy import Policy, Strategy
 from lpot.core.trial import Trial
 from lpot.core.trust import trusting
 from lpot.core.tune import Executor, Task, tune
-from lpot.core.workspace import Workspace, check_output, default_folder, fresh_folder
+from lpot.core.workspace import Workspace, check_output, default_folder
 from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.callbacks.aside import called_back
-from lpot.jobs.execute.processes import chosen_executor
+from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
 from lpot.jobs.finish.result import finish, float_result
 from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.settings import with_name
+from lpot.jobs.storage.workspace import fetched, workspace_at
 from lpot.jobs.tune.advice import advised
 from lpot.jobs.tune.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.tune.insight import context
@@ -79,7 +80,7 @@ class Request:
     strategy: Strategy | None = None
     rules: tuple[Rule, ...] = ()
     output: Path | None = None
-    workspace: Path | None = None
+    workspace: str | Path | None = None  # a folder, or a URL that fsspec knows
     new_run: bool = False
     lenient: bool = False
     measure_speed: bool = True
@@ -103,7 +104,7 @@ def _quantize(request: Request) -> Result:
     job = job_for(replace(request, listener=Chorus(request.listener, beacon)))
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
     with (
-        job.workspace.lock(),
+        job.workspace.lock(job.add_note),
         beacon.lit(job.workspace.folder),
         interruptible(job.watch, job.listener),
         called_back(job),
@@ -153,7 +154,7 @@ class Job:
         self.goal = goal(config)
         self.objectives = objectives(config)
         self.watch = Watch(limits(config))
-        self.workspace = Workspace(self._folder())
+        self.workspace = self._workspace()
         self.policy = self._policy()
         self.evaluator: Evaluator | None = None
         self.held_out: Evaluator | None = None
@@ -249,6 +250,7 @@ class Job:
         place = observations_path(self.workspace.folder, self.fingerprint)
         try:
             save_observations(place, observed)
+            self.workspace.sync()
         except OSError as error:
             self.add_note(
                 f"warning: {place} can't be written ({error.strerror}): "
@@ -262,12 +264,10 @@ class Job:
             self.notes.append(text)
             self.listener.note(text)
 
-    def _folder(self) -> Path:
+    def _workspace(self) -> Workspace:
         given = self.request.workspace or self.config.tuning.workspace.path
-        folder = (
-            Path(given) if given else default_folder(self.framework_word, self.config.model.name)
-        )
-        return fresh_folder(folder) if self.request.new_run and folder.exists() else folder
+        default = default_folder(self.framework_word, self.config.model.name)
+        return workspace_at(given or default, self.request.new_run)
 
     @cached_property
     def fingerprint(self) -> dict[str, str]:
@@ -289,10 +289,11 @@ class Job:
             "goal": self.goal.to_json(),
             "objectives": self.objectives.to_json(),
         }
-        history = History.open(self.workspace.history, self.fingerprint, info)
+        place = self.workspace
+        history = History.open(place.history, self.fingerprint, info, place.copy_line)
         resume = self.config.tuning.workspace.resume
         if resume:
-            history.adopt(History.read(Path(resume)))
+            history.adopt(History.read(fetched(resume)))
         for note in history.notes:
             self.add_note(note)
         if history.baseline is not None:
@@ -357,6 +358,7 @@ class Job:
         model.met = trial.met
         model.card = self.card(trial)
         self.backend.save(model, self.best_path)
+        self.workspace.sync()
 
     def card(self, trial: Trial | None) -> dict[str, Any]:
         data = None if self.calibration is None else self.calibration.fingerprint()

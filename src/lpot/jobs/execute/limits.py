@@ -1,0 +1,33 @@
+"""What one trial may take, and how it is told when it took more."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+class TrialEnded(Exception):
+    """A trial's process died, or was ended because it took too much. Becomes the trial's cause."""
+
+
+def over_memory(used: int, allowed: int) -> TrialEnded:
+    return TrialEnded(
+        f"it used {used >> 20} MiB of the {allowed >> 20} MiB that `tuning.executor.memory` "
+        "allows: its process was ended"
+    )
+
+
+def over_time(allowed: float) -> TrialEnded:
+    return TrialEnded(
+        f"it took longer than the {allowed:g} s that `tuning.executor.timeout` allows: its "
+        "process was ended"
+    )
+
+
+def resident(pid: int | None) -> int:
+    """Bytes of memory that a process holds now; 0 where the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text("ascii").split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE")

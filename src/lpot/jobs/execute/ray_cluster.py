@@ -1,0 +1,186 @@
+"""A Ray cluster as its driver sees it: joined, asked what it has, and noticed when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from lpot.core.errors import ConfigError, LpotError
+from lpot.jobs.benchmark.team import threading
+
+if TYPE_CHECKING:
+    from lpot.config.schema_tuning import RayOptions
+
+PATIENCE = 5.0  # seconds in which a head that is there takes a call
+TRIES = 3
+SHOWN = 8  # nodes named in a message
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What one worker asks of the node that it runs on."""
+
+    num_cpus: float = 1.0
+    memory: int = 0  # bytes; 0 for no limit
+    resources: Mapping[str, float] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    wait: float = 30.0
+
+    @classmethod
+    def of(cls, section: RayOptions, memory: int) -> Demand:
+        return cls(
+            num_cpus=section.num_cpus,
+            memory=memory,
+            resources=dict(section.resources),
+            labels=dict(section.labels),
+            runtime_env=thawed(section.runtime_env),
+            wait=section.wait,
+        )
+
+    def options(self) -> dict[str, Any]:
+        """As Ray wants to hear it. Losses are counted here, so Ray itself repeats nothing."""
+        more: dict[str, Any] = {"label_selector": dict(self.labels)} if self.labels else {}
+        if self.memory:
+            more["memory"] = self.memory
+        return {
+            "num_cpus": self.num_cpus,
+            "resources": dict(self.resources),
+            "runtime_env": self._environment(),
+            "max_restarts": 0,
+            "max_task_retries": 0,
+            **more,
+        }
+
+    def _environment(self) -> dict[str, Any]:
+        """Without one of the user's, modules are found where the driver finds them."""
+        given = dict(self.runtime_env)
+        variables = threading(max(1, math.floor(self.num_cpus)), 1)
+        if not given:
+            variables["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+        return {**given, "env_vars": {**variables, **given.get("env_vars", {})}}
+
+    def __str__(self) -> str:
+        words = [f"{self.num_cpus:g} CPU"]
+        if self.memory:
+            words.append(f"{self.memory >> 20} MiB of memory")
+        words += [f"{count:g} {name}" for name, count in self.resources.items()]
+        words += [f"label {name}={value}" for name, value in self.labels.items()]
+        return ", ".join(words)
+
+
+class Cluster:
+    """The connection to Ray. We end what we started, and nothing else."""
+
+    def __init__(self, address: str | None) -> None:
+        self.ray = _import_ray()
+        self._given = address or os.environ.get("RAY_ADDRESS") or "local"
+        self._owns = False
+        self._head = ""  # host and port that tell whether the cluster is there
+
+    def join(self) -> None:
+        """The cluster that is named, or one of our own: never one that somebody left behind."""
+        if self.ray.is_initialized():
+            self._head = self.ray.get_runtime_context().gcs_address
+            return
+        if ":" in self._given:
+            self._look_for_head()
+        more = {"include_dashboard": False} if self._given == "local" else {}
+        try:
+            self.ray.init(address=self._given, log_to_driver=False, **more)
+        except (ConnectionError, ValueError, RuntimeError) as error:
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise LpotError(f"executor: ray: no cluster at {self._given!r}: {said}") from error
+        self._owns = True
+        is_client = self._given.startswith("ray://")
+        self._head = self._given if is_client else self.ray.get_runtime_context().gcs_address
+
+    def _look_for_head(self) -> None:
+        """Ray itself would look for minutes."""
+        if not _answers(self._given):
+            raise LpotError(
+                f"executor: ray: nothing answers at {self._given!r}: is the cluster up, and can "
+                "this machine reach that host and port? `ray status` on the head tells"
+            )
+        host, _, port = self._given.rpartition(":")
+        real = f"{self.ray.util.get_node_ip_address()}:{port}"
+        # Ray takes these words for the machine's own address in the network.
+        if host in ("localhost", "127.0.0.1", "[::1]") and not _answers(real):
+            raise LpotError(
+                f"executor: ray: for {self._given!r} Ray asks at {real}, where nothing answers: "
+                "start the head without --node-ip-address, or with one such as 127.0.0.2"
+            )
+
+    def leave(self) -> None:
+        if self._owns:
+            self.ray.shutdown()
+
+    def is_there(self) -> bool:
+        """Does the head still take calls? Ray itself may ask for minutes."""
+        for _ in range(TRIES):
+            if _answers(self._head):
+                return True
+            time.sleep(1.0)
+        return False
+
+    def has_lost(self, node: str) -> bool:
+        """Is this node gone, with all that ran there?"""
+        return all(found["NodeID"] != node for found in self._nodes())
+
+    def inventory(self) -> str:
+        """What there is, for someone whose request was not met."""
+        nodes = self._nodes()
+        shown = "; ".join(_node_text(node) for node in nodes[:SHOWN])
+        more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
+        free = self.ray.available_resources().get("CPU", 0.0)
+        return f"{len(nodes)} node(s): {shown}{more}; {free:g} CPU free now"
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self.ray.nodes() if node["Alive"]]
+
+
+def _node_text(node: Mapping[str, Any]) -> str:
+    found = node["Resources"]
+    words = [f"{found.get('CPU', 0.0):g} CPU", f"{int(found.get('memory', 0)) >> 20} MiB"]
+    plain = ("CPU", "memory", "object_store_memory")
+    words += [
+        f"{n:g} {k}" for k, n in found.items() if k not in plain and not k.startswith("node:")
+    ]
+    labels = node.get("Labels") or {}
+    words += [f"label {k}={v}" for k, v in labels.items() if not k.startswith("ray.io/node-id")]
+    return " + ".join(words)
+
+
+def _answers(address: str) -> bool:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    with contextlib.suppress(OSError, ValueError):
+        socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
+        return True
+    return False
+
+
+def thawed(value: Any) -> Any:
+    """Plain dicts and lists, as Ray checks for."""
+    if isinstance(value, Mapping):
+        return {key: thawed(item) for key, item in value.items()}
+    return [thawed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _import_ray() -> Any:
+    # Asked twenty times, a port that is taken by something else keeps Ray busy for 14 minutes.
+    os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "1")
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "needs the package 'ray', which can't be imported: pip install ray, or use process",
+            path="tuning.executor.name",
+        ) from None
+    return ray

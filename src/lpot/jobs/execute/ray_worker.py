@@ -1,0 +1,54 @@
+"""What runs on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from lpot.core.recipe import Recipe
+from lpot.core.trial import Trial
+from lpot.jobs.execute.kit import unpack
+from lpot.jobs.execute.limits import resident
+
+LOOK = 0.2  # seconds between two looks at a worker's memory
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker has come to lie."""
+
+    node: str
+    pid: int
+    host: str
+
+
+class BenchActor:
+    """One worker. It answers as soon as it has a place; the kit is opened after that."""
+
+    def where(self) -> Place:
+        import ray
+
+        node = str(ray.get_runtime_context().get_node_id())
+        return Place(node, os.getpid(), socket.gethostname())
+
+    def open(self, kit: bytes) -> None:
+        self.kit = unpack(kit)
+        self.bench: Any = self.kit.open()
+
+    def attempt(self, number: int, recipe: Recipe) -> Trial:
+        return self.kit.attempt(self.bench, number, recipe)
+
+
+def exceeds(pid: int, allowed: int) -> int:
+    """Answered when a process of this node holds more bytes than it may; 0 when it is gone.
+
+    A process of its own asks: the worker itself may be in a kernel that answers nobody.
+    """
+    while used := resident(pid):
+        if used > allowed:
+            return used
+        time.sleep(LOOK)
+    return 0

@@ -1,0 +1,1 @@
+"""Workspaces that lie elsewhere: object stores, by any URL that fsspec knows."""

@@ -1,0 +1,83 @@
+"""Limits of a trial hold on Ray; what the cluster can't give is told, with what it has."""
+
+from __future__ import annotations
+
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("ray", reason="ray is not installed: pip install 'lpot[ray]'")
+
+from cluster import cases
+from cluster.conftest import Nodes
+from cluster.test_ray_faults import on
+from lpot.core.errors import LpotError
+from lpot.core.trial import State
+from search import scoring
+
+pytestmark = pytest.mark.slow
+
+
+def test_limits_of_a_trial_hold(nodes: Nodes, tmp_path: Path) -> None:
+    result = cases.run(tmp_path / "a", scoring.hanging, on(nodes, 1, timeout=4))
+    assert "4 s" in (result.trials[0].error or "")
+    assert all(trial.state is State.DONE for trial in result.trials[1:])
+    result = cases.run(tmp_path / "b", scoring.greedy, on(nodes, 1, memory=700))
+    assert "700 MiB" in (result.trials[0].error or "")
+    assert all(trial.state is State.DONE for trial in result.trials[1:])
+
+
+def test_more_workers_than_there_is_room_for(nodes: Nodes, tmp_path: Path) -> None:
+    result = cases.run(tmp_path, scoring.score, on(nodes, 4))
+    assert len(result.trials) == cases.MOST
+    assert any("3 of 4 worker(s)" in note and "1 CPU" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        ({"ray": {"num_cpus": 64, "wait": 4}}, "64 CPU"),
+        ({"ray": {"resources": {"tpu": 1}, "wait": 4}}, "1 tpu"),
+        ({"ray": {"labels": {"cpu": "amx"}, "wait": 4}}, "label cpu=amx"),
+        ({"memory": 1e9, "ray": {"wait": 4}}, "1000000000 MiB"),
+    ],
+    ids=["cpus", "resources", "labels", "memory"],
+)
+def test_what_the_cluster_does_not_have(
+    nodes: Nodes, tmp_path: Path, asked: dict[str, Any], told: str
+) -> None:
+    start = time.monotonic()
+    with pytest.raises(LpotError, match="no room for a worker") as caught:
+        cases.run(tmp_path, scoring.score, on(nodes, 1, **asked))
+    assert told in str(caught.value) and "1 node(s): 1 CPU" in str(caught.value)
+    assert time.monotonic() - start < 60
+
+
+def test_labels_resources_and_environments_are_used(nodes: Nodes, tmp_path: Path) -> None:
+    import sys
+
+    nodes.add(labels={"cpu": "vnni"}, resources={"big": 1})
+    paths = ":".join(path for path in sys.path if path)
+    asked = {
+        "num_cpus": 1,
+        "labels": {"cpu": "vnni"},
+        "resources": {"big": 1},
+        "runtime_env": {"env_vars": {"PYTHONPATH": paths}},
+    }
+    result = cases.run(tmp_path, scoring.score, on(nodes, 1, ray=asked))
+    assert len(result.trials) == cases.MOST
+
+
+def test_an_address_where_nobody_is(tmp_path: Path) -> None:
+    with socket.socket() as taken:  # bound and not listening
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        executor = {"name": "ray", "address": address}
+        start = time.monotonic()
+        with pytest.raises(LpotError, match="nothing answers"):
+            cases.run(tmp_path, scoring.score, executor)
+        assert time.monotonic() - start < 30
