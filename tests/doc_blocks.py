@@ -1,13 +1,16 @@
 """The code blocks of a page, run in the order a reader meets them.
 
 A block whose first line is a comment with a file's name (`# conf.yaml`) is written to that file;
-other Python blocks run one after the other in one namespace, shell blocks line by line.
+other Python blocks run one after the other in one namespace, shell blocks line by line. Other yaml
+is read as a configuration. Commands that are only shown, in `console` blocks and within sentences,
+must exist with all of their options.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -50,7 +53,40 @@ def run_page(page: Path, folder: Path) -> dict[str, Any]:
             exec(compile(code, str(page), "exec"), names)
         elif block.language in ("sh", "shell"):
             run_shell(block, folder)
+        elif block.language == "yaml":
+            check_yaml(block)
     return names
+
+
+def check_yaml(block: Block) -> None:
+    """A part of a configuration: every key and value of it is accepted."""
+    from ruamel.yaml import YAML
+
+    from lpot.config import load
+
+    load(YAML(typ="safe", pure=True).load(block.text))
+
+
+def commands(page: Path) -> list[list[str]]:
+    """Every `lpot` command that the page shows, as words."""
+    text = page.read_text("utf-8")
+    shown = re.findall(r"`(lpot [a-z]+[^`]*)`", text)
+    shown += re.findall(r"^\$ (lpot .*)$", text, flags=re.MULTILINE)
+    shown += [line for line in text.splitlines() if line.startswith("lpot ") and " -" in line]
+    return [shlex.split(line.replace("…", "x"), comments=True) for line in shown]
+
+
+def wrong_words(command: list[str]) -> list[str]:
+    """What the command line does not know of it."""
+    from lpot.cli import cli
+
+    known = cli.commands.get(command[1])
+    if known is None:
+        return [command[1]]
+    options = {name for option in known.params for name in (*option.opts, *option.secondary_opts)}
+    options |= {"--help", "-h"}
+    given = [word.partition("=")[0].rstrip(",.") for word in command[2:] if word.startswith("-")]
+    return [word for word in given if word not in options and word != "-"]
 
 
 def run_shell(block: Block, folder: Path) -> None:

@@ -9,6 +9,8 @@ from lpot.core.batch import InputSpec
 from lpot.core.benchmark import BenchmarkResult, Layout, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
+from lpot.jobs.benchmark.profile import profile
+from lpot.jobs.benchmark.runtimes import runtimes
 from lpot.jobs.component.benchmarker import Benchmarker, Results
 
 logger = logging.getLogger(__name__)
@@ -47,4 +49,6 @@ __all__ = [
     "Layout",
     "Settings",
     "benchmark",
+    "profile",
+    "runtimes",
 ]

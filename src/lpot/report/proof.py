@@ -106,8 +106,13 @@ def _about(measured: Any) -> str:
     return (
         f"Both models were timed in turns, each in a process of its own: {threads}, "
         f"{measured['cpu']}, {measured['date']}. Latencies are medians; the speed is the centre of "
-        "the ratios of single rounds, with its 95 % interval."
+        f"the ratios of single rounds{_sure(measured)}."
     )
+
+
+def _sure(measured: Any) -> str:
+    found = measured.get("confidence")
+    return f", its interval one of {found * 100:.3g} % confidence" if found else ""
 
 
 def waterfall(report: Report) -> dict[str, Any] | None:

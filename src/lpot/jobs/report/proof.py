@@ -67,6 +67,7 @@ def _measured(result: Result) -> dict[str, Any] | None:
     if bench is None or len(timings) < 2 or None in timings:
         return None
     before, after = (timing.median for timing in timings if timing is not None)
+    found = bench.models[1].comparison
     return {
         "fp32": before,
         "best": after,
@@ -74,6 +75,7 @@ def _measured(result: Result) -> dict[str, Any] | None:
         "batch": bench.batch_size,
         "threads": bench.settings.threads or bench.settings.share(bench.cpu),
         "cpu": bench.cpu.name,
+        "confidence": None if found is None else found.confidence,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
     }
 

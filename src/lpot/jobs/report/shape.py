@@ -27,6 +27,7 @@ class MeasuredShape:
     threads: int
     cpu: str
     date: str
+    confidence: float | None = None
 
 
 @dataclass(frozen=True)
