@@ -338,12 +338,6 @@ class Executor(Section):
         default=RayOptions(), description="What a trial asks of the Ray cluster."
     )
 
-    @model_validator(mode="after")
-    def _ray_has_an_effect(self) -> Executor:
-        if self.name != "ray" and self.ray != RayOptions():
-            raise wrong(f"has no effect with `name: {self.name}`: use `name: ray`", key="ray")
-        return self
-
 
 def _named(value: Any) -> Any:
     return {"name": value} if isinstance(value, str) else value

@@ -56,6 +56,7 @@ class StrategyContext:
     objectives: Objectives = field(default_factory=Objectives)
     tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known
     budget: bool = False  # time was given to go on after the first recipe that holds the bar
+    workers: int = 1  # trials that are made side by side: batches of so many cost no more time
 
 
 Strategy = Callable[[TuningSpace, StrategyContext], Proposals]

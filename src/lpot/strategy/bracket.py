@@ -9,7 +9,7 @@ if it proves wrong, the steps that are left still find an answer, though not alw
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 # Output noise, as a share of the output's power, that nets usually bear within one per cent.
 BEARABLE = 0.01
@@ -62,6 +62,20 @@ class Bracket:
             return min(max(k, least), most)
         return k if self.holds else max(k, least)
 
+    def cuts(self, threshold: float, count: int) -> list[int]:
+        """As many to try side by side: the likely one, and others that part the answers evenly.
+
+        Each round leaves half of the answers at most, and with more workers as many parts fewer.
+
+        >>> Bracket([1.0] * 100, steps=7).cuts(threshold=0.01, count=4)
+        [25, 50, 64, 75]
+        """
+        likely = self.cut(threshold)
+        width = self.high - self.low + 1
+        evenly = (self.low - 1 + width * part // count for part in range(1, count))
+        inside = {min(max(k, self.low), self.high - 1) for k in evenly}
+        return sorted({likely, *inside})
+
     def _middle(self, threshold: float) -> tuple[int, float]:
         """The answer up to which half of the likelihood lies, and its own share of it."""
         first = self._passing(self.low - 1, threshold)
@@ -84,6 +98,19 @@ class Bracket:
         else:
             self.trusts = self.trusts and self.high - k <= half
             self.low = k + 1
+
+    def learn_all(self, tried: Mapping[int, bool]) -> int:
+        """What a round of several told; the one of them nearest to the answer."""
+        if len(tried) == 1:
+            ((k, holds),) = tried.items()
+            self.learn(k, holds)
+            return k
+        self.steps -= 1
+        holding = [k for k, holds in tried.items() if holds]
+        self.high, self.holds = min([self.high, *holding]), self.holds or bool(holding)
+        missing = [k for k, holds in tried.items() if not holds and k < self.high]
+        self.low = max([self.low, *(k + 1 for k in missing)])
+        return max(missing, default=min(tried))
 
     def _passing(self, k: int, threshold: float) -> float:
         """How likely the bar holds with the first k in float."""

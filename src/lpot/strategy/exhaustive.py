@@ -9,6 +9,7 @@ from itertools import combinations, product
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
+from lpot.strategy.batches import side_by_side
 from lpot.strategy.order import is_fp32, weight
 from lpot.strategy.prior import ranked_first
 
@@ -28,9 +29,12 @@ def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
     """
     begun = yield from ranked_first(space, context)
     seen = {trial.recipe.digest for trial in begun}
-    for recipe in _all(space, context):
-        if recipe.digest not in seen and not is_fp32(space, recipe):
-            yield [recipe]
+    fresh = (
+        recipe
+        for recipe in _all(space, context)
+        if recipe.digest not in seen and not is_fp32(space, recipe)
+    )
+    yield from side_by_side(fresh, context)
 
 
 def _all(space: TuningSpace, context: StrategyContext) -> Iterator[Recipe]:

@@ -48,7 +48,8 @@ def fewest_float(
     """Everything low; then the shortest prefix of the ops by harm that holds the bar.
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
-    assumption that more float never hurts. All of them back is the FP32 model itself, whose score
+    assumption that more float never hurts. Side by side, several prefixes are tried a round, which
+    finds the same one in fewer rounds. All of them back is the FP32 model itself, whose score
     is known: it is tried only where some ops may not go back. Where nothing but that would hold the
     bar the ranking was wrong, and a second look may be taken.
     """
@@ -64,13 +65,15 @@ def fewest_float(
     unbearable = bracket.noise[0]
     threshold = _threshold(bracket, 0, first, context)
     while bracket.is_open:
-        k = bracket.cut(threshold)
-        (trial,) = yield [space.with_float(first.recipe, order[:k])]
-        trials.append(trial)
-        bracket.learn(k, trial.met)
-        best = trial if trial.met else best
-        unbearable = unbearable if trial.met else min(unbearable, bracket.noise[k])
-        threshold = _threshold(bracket, k, trial, context)
+        cuts = bracket.cuts(threshold, context.workers)
+        made = yield [space.with_float(first.recipe, order[:k]) for k in cuts]
+        trials += made
+        tried = dict(zip(cuts, made, strict=True))
+        nearest = bracket.learn_all({k: trial.met for k, trial in tried.items()})
+        best = tried.get(bracket.high, best) if bracket.holds else None
+        missed = [bracket.noise[k] for k, trial in tried.items() if not trial.met]
+        unbearable = min([unbearable, *missed])
+        threshold = _threshold(bracket, nearest, tried[nearest], context)
     if best is None and order and answers > len(order) and bracket.steps:
         (trial,) = yield [space.with_float(first.recipe, order)]
         bracket.learn(len(order), trial.met)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random as rng
+from collections.abc import Iterator
 
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
+from lpot.strategy.batches import side_by_side
 from lpot.strategy.exhaustive import most
 from lpot.strategy.order import is_fp32
 from lpot.strategy.prior import draw_config, float_chances, ranked_first
@@ -19,11 +21,15 @@ def random(space: TuningSpace, context: StrategyContext) -> Proposals:
     The more harm an op does, the likelier it is drawn in float.
     """
     begun = yield from ranked_first(space, context)
+    seen = {trial.recipe.digest for trial in begun}
+    yield from side_by_side(_draws(space, context, seen), context)
+
+
+def _draws(space: TuningSpace, context: StrategyContext, seen: set[str]) -> Iterator[Recipe]:
     draw = rng.Random(context.seed)
     leaders = {key: options for key, options in space.choices.items() if key not in space.followers}
     chances = float_chances(space, context)
     start = space.default()
-    seen = {trial.recipe.digest for trial in begun}
     misses = 0
     while misses < 1000:
         changes = {
@@ -35,4 +41,4 @@ def random(space: TuningSpace, context: StrategyContext) -> Proposals:
             continue
         misses = 0
         seen.add(recipe.digest)
-        yield [recipe]
+        yield recipe

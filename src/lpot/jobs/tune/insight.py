@@ -23,7 +23,9 @@ Verb = Callable[[Model, Recipe, Observations], dict[OpKey, float]]
 def context(job: Job) -> StrategyContext:
     """Everything but the baseline, which is not known yet."""
     insight = Insight(job)
+    executor = job.config.tuning.executor
     return StrategyContext(
+        workers=1 if executor.name == "serial" else executor.workers,
         seed=job.config.tuning.random_seed,
         ranking=cache(insight.ranking),
         options=job.config.tuning.strategy.options,
