@@ -168,6 +168,25 @@ def _make(name: str, entry: Entry) -> Backend:
     return backend
 
 
+def is_decoder(source: Any) -> bool:
+    """Is it a transformers model, folder or object, that can be written as ONNX?"""
+    return not missing_packages("onnx") and bool(_decoders().is_decoder(source))
+
+
+def export_decoder(source: Any, folder: Path) -> Path:
+    """A transformers decoder as ONNX with a KV cache; the path of its model.onnx."""
+    return Path(_decoders().export_decoder(source, folder))
+
+
+def copy_beside(source: Path, target: Path) -> None:
+    """Tokenizer, configs and genai's settings of a decoder, into another folder."""
+    _decoders().copy_beside(source, target)
+
+
+def _decoders() -> Any:
+    return importlib.import_module("lpot.backends.onnx.decoder.export")
+
+
 def named_in(card: Mapping[str, Any]) -> str | None:
     """The framework that a saved model's card names; None for one that this version has not."""
     name = card.get("framework")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from lpot.config.schema import Config
 from lpot.config.schema_quantization import Activation, OpRule, Weight
@@ -100,6 +101,11 @@ def approach(config: Config) -> Approach | None:
     if "approach" not in config.quantization.model_fields_set:
         return None
     return _APPROACHES[config.quantization.approach]
+
+
+def weight_settings(config: Config) -> dict[str, Any]:
+    """What is said of weights alone, in the words of the section."""
+    return dict(config.quantization.weight_only.model_dump())
 
 
 def trains(config: Config, has_loop: bool) -> bool:

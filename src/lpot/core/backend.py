@@ -79,8 +79,11 @@ class Backend(ABC, Generic[M]):
     repairs: tuple[str, ...] = ()  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
 
-    def for_approach(self, approach: Approach) -> Backend[Any]:
-        """The backend that serves an approach: itself, or one that does that alone."""
+    def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
+        """The backend that serves an approach: itself, or one that does that alone.
+
+        `settings` is what the configuration says of it.
+        """
         if approach == "weight_only":
             raise ConfigError(
                 f"weight_only is not available for backend {self.name}: give an ONNX model, or a "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -81,12 +81,13 @@ class OnnxBackend(Backend[OnnxModel]):
     best_name = "best_model.onnx"
     repairs = (BIAS, WEIGHT)  # those that a user may ask for
 
-    def for_approach(self, approach: Approach) -> Backend[Any]:
+    def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
         if approach != "weight_only":
             return self
         from lpot.backends.onnx.weight_only import WeightOnlyBackend
+        from lpot.backends.onnx.weight_only.formats import Wishes
 
-        return WeightOnlyBackend()
+        return WeightOnlyBackend(Wishes(**settings))
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)

@@ -46,9 +46,12 @@ def save(model: OnnxModel, path: Path) -> Path:
     return path
 
 
-def write(graph: Graph, path: Path, home: Path | None = None) -> Path:
-    """The model at `path`, which will be moved to the folder `home` with its data, if any."""
-    if graph.nbytes < EMBED_LIMIT:
+def write(graph: Graph, path: Path, home: Path | None = None, limit: int = EMBED_LIMIT) -> Path:
+    """The model at `path`, which will be moved to the folder `home` with its data, if any.
+
+    Weights of `limit` bytes or more lie in a file of their own, which can be mapped into memory.
+    """
+    if graph.nbytes < limit:
         path.write_bytes(graph.embedded().SerializeToString(deterministic=True))
         return path
     skeleton, aside = graph.skeleton()

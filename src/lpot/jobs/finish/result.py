@@ -79,6 +79,7 @@ def finish(
         job.add_note(shortfall(job, result))
     result = with_held_out(job, with_interval(job, result))
     result = with_speed(job, result)
+    job.package(result)
     for text in job.backend.offers(model):
         job.add_note(text)
     return _write(job, result)

@@ -29,7 +29,7 @@ def with_speed(job: Job, result: Result) -> Result:
     if not job.request.measure_speed or result.interrupted or result.path is None:
         return result
     job.listener.phase(PHASE, 2 * SETTINGS.turns)
-    inputs = None if job.calibration is None else job.calibration.first.inputs
+    inputs = job.timing_inputs
     known = job.model.inputs is not None
     if not known and inputs is None:
         return result

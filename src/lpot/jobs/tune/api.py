@@ -25,6 +25,7 @@ APPROACHES = {
     "dynamic": "post_training_dynamic_quant",
     "auto": "post_training_auto_quant",
     "qat": "quant_aware_training",
+    "weight_only": "weight_only",
 }
 # the key of the yaml that an argument sets → the argument
 NAMES = {

@@ -23,9 +23,11 @@ from lpot.config.rules import (
     objectives,
     rules,
     sampling_sizes,
+    weight_settings,
 )
 from lpot.config.schema import Config
 from lpot.core.backend import Approach, Backend, Differentiable, ModelSpec, Observations
+from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
 from lpot.core.door import SCRIPT, Door
 from lpot.core.errors import CalibrationError, ConfigError, DataError
@@ -40,7 +42,7 @@ from lpot.core.recipe import OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
 from lpot.core.store import observations_path, save_observations
-from lpot.core.strategy import Policy, Strategy
+from lpot.core.strategy import Policy, Strategy, StrategyContext
 from lpot.core.trial import Trial
 from lpot.core.trust import trusting
 from lpot.core.tune import Executor, Task, tune
@@ -98,8 +100,10 @@ def _quantize(request: Request) -> Result:
     if request.output is not None:
         check_output(request.output, request.model)
         request = replace(request, output=request.output.absolute())
+    from lpot.jobs.decoder.job import prepared
     from lpot.jobs.tune.optimize import job_for
 
+    request = prepared(request)
     beacon = Beacon()
     job = job_for(replace(request, listener=Chorus(request.listener, beacon)))
     job.workspace.check(needed=2 * job.model.nbytes + (1 << 20))
@@ -135,13 +139,14 @@ class Job:
         check_work(config)
         self.notes: list[str] = unavailable(config)
         framework = config.model.framework
-        self.backend = get_backend(request.backend or framework or detect(request.model))
+        self.approach: Approach = approach(config) or implied_approach(framework) or "static"
+        found = get_backend(request.backend or framework or detect(request.model))
+        self.backend: Backend = found.for_approach(self.approach, weight_settings(config))
         self.framework_word = framework or self.backend.name
         self.listener.phase("loading the model")
         self.model: Model = self.backend.load(request.model, self._model_spec())
         self.source = self.model  # as given; training may put another in its place
         self.fingerprint_of_model = self.model.fingerprint()
-        self.approach: Approach = approach(config) or implied_approach(framework) or "static"
         self.calibration = self._calibration()
         self.capability: Capability = self.backend.inspect(
             self.model, self.approach, config.quantization.target
@@ -327,13 +332,25 @@ class Job:
             measure=self.measure,
             keep=self.keep,
             prefer=partial(advised, self),
-            context=context(self),
+            context=self.strategy_context(),
             executor=executor,
             has_budget=self.watch.limits.timeout > 0,
             listener=self.listener,
             note=self.add_note,
             baseline_runs=self.config.tuning.accuracy_criterion.baseline_runs,
         )
+
+    def strategy_context(self) -> StrategyContext:
+        """What a strategy may know, but for the baseline."""
+        return context(self)
+
+    @property
+    def timing_inputs(self) -> Inputs | None:
+        """The batch that models are timed on."""
+        return None if self.calibration is None else self.calibration.first.inputs
+
+    def package(self, result: Result) -> None:
+        """What some jobs put beside the model in the end."""
 
     def prepare(self, evaluator: Evaluator, history: History) -> None:
         """What some jobs do before they search."""

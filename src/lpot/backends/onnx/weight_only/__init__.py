@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -35,6 +35,7 @@ from lpot.core.batch import Inputs
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.space import Capability, OpInfo
 from lpot.core.strategy import Tradeoff
+from lpot.core.tensors import Pair
 
 PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_gemm)
 SMALL = 4096  # weights, below which nothing is won
@@ -51,6 +52,7 @@ class WeightOnlyBackend(OnnxBackend):
         self.wishes = wishes
         self.store: WeightStore | None = None
         self.batches: tuple[Inputs, ...] = ()
+        self.known: dict[OpKey, tuple[Tradeoff, ...]] = {}  # what `tradeoffs` found
         self.guard = Guard(self.versions(), wishes.prompt_length)
 
     def keep_in(self, folder: Path) -> None:
@@ -137,15 +139,11 @@ class WeightOnlyBackend(OnnxBackend):
             key.name: [config for config in options if not config.is_float]
             for key, options in choices.items()
         }
-        wanted = {
-            name: [config for config in configs if config.mode == "weight_only"]
-            for name, configs in low.items()
-        }
-        self._round(model.folded, wanted)
+        self._round(model.folded, low)
         harm = harms(model.folded, low, observations.probe[0], self._store())
         whole = self._whole(model.folded, low)
         nodes = {node.name: node for node in model.folded.nodes}
-        return {
+        self.known = {
             key: tuple(
                 Tradeoff(
                     config,
@@ -157,6 +155,36 @@ class WeightOnlyBackend(OnnxBackend):
             )
             for key, options in choices.items()
         }
+        return self.known
+
+    def rank(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        """Harm in the recipe's formats, as far as `tradeoffs` was asked: nothing is run again."""
+        return {
+            key: option.harm
+            for key, options in self.known.items()
+            for option in options
+            if option.config == recipe.ops.get(key)
+        }
+
+    def advise(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Recipe]:
+        """Ranges of activations are not chosen here."""
+        return iter(())
+
+    def gains(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> dict[OpKey, float]:
+        """Time is in the tradeoffs."""
+        return {}
+
+    def tensors(
+        self, model: OnnxModel, low: OnnxModel, ops: Sequence[OpKey], inputs: Inputs
+    ) -> dict[OpKey, Pair]:
+        """Hidden states of every layer at once would not fit in memory."""
+        return {}
 
     def _round(self, graph: Graph, wanted: Mapping[str, Sequence[OpConfig]]) -> None:
         round_all(graph, wanted, self.batches, self._store())

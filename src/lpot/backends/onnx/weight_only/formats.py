@@ -18,9 +18,9 @@ class Wishes:
     """What the user allows, `quantization.weight_only` of the yaml."""
 
     bits: tuple[int, ...] = (4, 8)
-    group_sizes: tuple[int, ...] = (32,)
-    schemes: tuple[str, ...] = ("sym",)
-    algorithms: tuple[str, ...] = (GPTQ, NEAREST)
+    group_size: tuple[int, ...] = (32,)
+    scheme: tuple[str, ...] = ("sym",)
+    algorithm: tuple[str, ...] = (GPTQ, NEAREST)
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
     calibrated: bool = True  # are there data for GPTQ and AWQ?
@@ -29,8 +29,8 @@ class Wishes:
 def product_choices(wishes: Wishes, target: Target) -> Iterator[OpConfig]:
     """Of a product with a constant matrix: the fewest bits first, FP32 last."""
     for bits in sorted(wishes.bits):
-        for scheme in wishes.schemes:
-            for size in wishes.group_sizes:
+        for scheme in wishes.scheme:
+            for size in wishes.group_size:
                 yield _config(bits, scheme, size, _algorithm(bits, wishes))
     yield dynamic_choices("MatMul", True, target)[0]
     yield FP32
@@ -38,7 +38,7 @@ def product_choices(wishes: Wishes, target: Target) -> Iterator[OpConfig]:
 
 def table_choices(wishes: Wishes, columns: int) -> Iterator[OpConfig]:
     """Of a table whose rows are looked up: the runtime wants groups that divide a row."""
-    sizes = [size for size in wishes.group_sizes if size and columns % size == 0]
+    sizes = [size for size in wishes.group_size if size and columns % size == 0]
     for bits in sorted({4, 8} & set(wishes.bits)):
         for size in sizes[:1]:
             yield _config(bits, "sym", size, NEAREST)
@@ -49,7 +49,7 @@ def _algorithm(bits: int, wishes: Wishes) -> str:
     """The first that the data allow; eight bits need nothing better than rounding."""
     if bits == 8 or not wishes.calibrated:
         return NEAREST
-    return wishes.algorithms[0] if wishes.algorithms else NEAREST
+    return wishes.algorithm[0] if wishes.algorithm else NEAREST
 
 
 def _config(bits: int, scheme: str, size: int, algorithm: str) -> OpConfig:

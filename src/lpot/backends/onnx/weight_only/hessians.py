@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import feed, input_specs, session
 from lpot.core.batch import Inputs
 
-BUDGET = 1 << 28  # bytes of matrices that are gathered in one pass over the data
+BUDGET = 1 << 29  # bytes of matrices that are gathered in one pass over the data
 
 
 def chunks(widths: Sequence[tuple[str, int]], budget: int = BUDGET) -> Iterator[list[str]]:
@@ -30,24 +31,34 @@ def chunks(widths: Sequence[tuple[str, int]], budget: int = BUDGET) -> Iterator[
         yield chunk
 
 
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Of one tensor: the mean of x xᵀ, and the mean step of 8 bits over a batch's own range."""
+
+    hessian: np.ndarray
+    step: float
+
+
 def gather(
     graph: Graph, names: Sequence[str], widths: Sequence[int], batches: Sequence[Inputs]
-) -> dict[str, np.ndarray]:
-    """The mean of x xᵀ of each tensor over all rows of the batches, reduced inside the graph."""
+) -> dict[str, Seen]:
+    """What each tensor looks like over all rows of the batches, reduced inside the graph."""
     opened = session(_watching(graph, names, widths))
     specs = input_specs(graph)
     wanted = {value.name for value in opened.get_inputs()}
     sums = [np.zeros((columns, columns), np.float32) for columns in widths]
-    rows = np.zeros(len(names))
+    rows, steps = np.zeros(len(names)), np.zeros(len(names))
     for batch in batches:
         fed = {name: value for name, value in feed(specs, batch).items() if name in wanted}
         found = opened.run(None, fed)
         for at in range(len(names)):
-            sums[at] += found[2 * at]
-            rows[at] += int(found[2 * at + 1][0])
+            product, shape, least, most = found[4 * at : 4 * at + 4]
+            sums[at] += product
+            rows[at] += int(shape[0])
+            steps[at] += (max(float(most), 0.0) - min(float(least), 0.0)) / 255 / len(batches)
         del found
     return {
-        name: total / max(count, 1.0) for name, total, count in zip(names, sums, rows, strict=True)
+        name: Seen(sums[at] / max(rows[at], 1.0), float(steps[at])) for at, name in enumerate(names)
     }
 
 
@@ -67,6 +78,8 @@ def _watching(graph: Graph, names: Sequence[str], widths: Sequence[int]) -> Grap
             ("Transpose", [flat], turned, {"perm": [1, 0]}),
             ("MatMul", [turned, flat], stem, {}),
             ("Shape", [flat], f"{stem}/rows", {}),
+            ("ReduceMin", [flat], f"{stem}/least", {"keepdims": 0}),
+            ("ReduceMax", [flat], f"{stem}/most", {"keepdims": 0}),
         )
         nodes += [
             helper.make_node(kind, given, [made], name=f"{made}:{kind}", **settings)
@@ -75,4 +88,7 @@ def _watching(graph: Graph, names: Sequence[str], widths: Sequence[int]) -> Grap
         header.graph.output.append(helper.make_tensor_value_info(stem, TensorProto.FLOAT, None))
         rows = helper.make_tensor_value_info(f"{stem}/rows", TensorProto.INT64, None)
         header.graph.output.append(rows)
+        for end in ("least", "most"):
+            value = helper.make_tensor_value_info(f"{stem}/{end}", TensorProto.FLOAT, None)
+            header.graph.output.append(value)
     return Graph(header, tuple(nodes), weights, graph.opaque, graph.types, graph.shapes)

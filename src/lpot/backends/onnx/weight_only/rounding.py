@@ -10,7 +10,7 @@ from onnx import NodeProto
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, format_of, label
-from lpot.backends.onnx.weight_only.hessians import chunks, gather
+from lpot.backends.onnx.weight_only.hessians import Seen, chunks, gather
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
@@ -50,11 +50,15 @@ def _round_one(
     graph: Graph,
     node: NodeProto,
     configs: Sequence[OpConfig],
-    hessian: np.ndarray | None,
+    seen: Seen | None,
     store: WeightStore,
 ) -> None:
     weight = rows_of(graph, node)
+    hessian = None if seen is None else seen.hessian
     for config in configs:
+        if config.mode == "dynamic":
+            store.put_loss(node.name, label(config), _dynamic_loss(weight, config, seen))
+            continue
         stored = _rounded(weight, config, hessian)
         store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
 
@@ -78,6 +82,17 @@ def _rounded(weight: np.ndarray, config: OpConfig, hessian: np.ndarray | None) -
         scales, rounded = scaled(weight, energy, fmt)
         return Stored(rounded, 1 / scales)
     return Stored(round_to_nearest(weight, fmt, energy))
+
+
+def _dynamic_loss(weight: np.ndarray, config: OpConfig, seen: Seen | None) -> float:
+    """The same for a kernel that rounds its input, too: each value is off by up to half a step."""
+    assert config.weight is not None and config.weight.bits is not None
+    top = (1 << (config.weight.bits - 1)) - 1
+    steps = np.maximum(np.abs(weight).max(axis=1), 1e-30) / top
+    energy = 1.0 if seen is None else float(np.trace(seen.hessian))
+    by_weight = energy * float(np.square(steps).sum()) / 12
+    by_input = 0.0 if seen is None else seen.step**2 / 12 * float(np.vdot(weight, weight))
+    return by_weight + by_input
 
 
 def _loss(weight: np.ndarray, stored: Stored, hessian: np.ndarray | None) -> float:

@@ -49,6 +49,12 @@ class WeightStore:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
         write_bytes(self._path(op, word), stream.getvalue())
 
+    def put_loss(self, op: str, word: str, loss: float) -> None:
+        """Of a format that is made when the graph is."""
+        stream = io.BytesIO()
+        np.savez(stream, facts=np.array([0, 0, 0, loss], np.float64))
+        write_bytes(self._path(op, word), stream.getvalue())
+
     def get(self, op: str, word: str) -> Stored:
         with np.load(self._path(op, word), allow_pickle=False) as found:
             bits, size, symmetric, _ = found["facts"]

@@ -1,0 +1,142 @@
+"""A transformers decoder, folder or object, as a folder for onnxruntime and its genai."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.onnx.decoder.names import Weights
+from lpot.backends.onnx.decoder.shape import DecoderShape, shape_of
+from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
+from lpot.backends.onnx.decoder.write import write_decoder
+from lpot.backends.onnx.save import write
+from lpot.core.card import write_text
+from lpot.core.errors import UnsupportedModel
+
+MODEL = "model.onnx"
+# What lies beside a decoder and is of use without its weights.
+BESIDE = (
+    "config.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "chat_template.jinja",
+)
+
+
+def is_decoder(source: Any) -> bool:
+    """Is it a transformers model: a folder with config.json and weights, or such an object?"""
+    if isinstance(source, str | Path):
+        folder = Path(source)
+        return (folder / "config.json").is_file() and not any(folder.glob("*.onnx"))
+    return any(cls.__module__.startswith("transformers.") for cls in type(source).__mro__)
+
+
+def export_decoder(source: Any, folder: Path) -> Path:
+    """`folder/model.onnx` with its data beside it, the tokenizer, and genai's settings."""
+    config, tensors = _parts(source)
+    shape = shape_of(config)
+    graph = write_decoder(Weights(shape, tensors))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = write(graph, folder / MODEL, limit=0)
+    if isinstance(source, str | Path):
+        copy_beside(Path(source), folder)
+    else:
+        write_text(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
+        _copy_known(config, folder)
+    write_text(folder / "genai_config.json", json.dumps(genai_config(shape, config), indent=1))
+    return path
+
+
+def copy_beside(source: Path, target: Path) -> None:
+    for name in (*BESIDE, "genai_config.json"):
+        if (source / name).is_file() and source.resolve() != target.resolve():
+            shutil.copyfile(source / name, target / name)
+
+
+def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
+    """An object remembers the folder that it was loaded from: its tokenizer lies there."""
+    origin = str(config.get("_name_or_path") or "")
+    if origin and Path(origin).is_dir():
+        for name in BESIDE[1:]:
+            if (Path(origin) / name).is_file():
+                shutil.copyfile(Path(origin) / name, folder / name)
+
+
+def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
+    if not isinstance(source, str | Path):
+        return dict(source.config.to_dict()), ObjectTensors(source.state_dict())
+    place = Path(source) / "config.json"
+    try:
+        config = json.loads(place.read_text("utf-8"))
+        if not isinstance(config, dict):
+            raise ValueError("it is no mapping")
+    except (OSError, ValueError) as error:
+        raise UnsupportedModel(f"{place}: can't be read ({error})") from error
+    if "quantization_config" in config:
+        raise UnsupportedModel(f"{place}: the model is quantized already; give the FP32 one")
+    return config, FolderTensors(Path(source))
+
+
+def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, Any]:
+    """What onnxruntime-genai asks for beside a model."""
+    end = config.get("eos_token_id")
+    first_end = end[0] if isinstance(end, list) and end else end
+    pad = config.get("pad_token_id")
+    decoder = {
+        "session_options": {"provider_options": []},
+        "filename": MODEL,
+        "head_size": shape.head_dim,
+        "hidden_size": shape.hidden,
+        "num_attention_heads": shape.heads,
+        "num_hidden_layers": shape.layers,
+        "num_key_value_heads": shape.kv_heads,
+        "inputs": {
+            "input_ids": "input_ids",
+            "attention_mask": "attention_mask",
+            "past_key_names": "past_key_values.%d.key",
+            "past_value_names": "past_key_values.%d.value",
+        },
+        "outputs": {
+            "logits": "logits",
+            "present_key_names": "present.%d.key",
+            "present_value_names": "present.%d.value",
+        },
+    }
+    model = {
+        "type": shape.family if shape.family in GENAI_TYPES else "llama",
+        "bos_token_id": config.get("bos_token_id") or 0,
+        "eos_token_id": end if end is not None else 0,
+        "pad_token_id": pad if pad is not None else (first_end or 0),
+        "context_length": shape.positions,
+        "vocab_size": shape.vocabulary,
+        "decoder": decoder,
+    }
+    search = {
+        "do_sample": False,
+        "early_stopping": True,
+        "max_length": shape.positions,
+        "min_length": 0,
+        "num_beams": 1,
+        "num_return_sequences": 1,
+        "past_present_share_buffer": False,
+        "repetition_penalty": 1.0,
+        "temperature": 1.0,
+        "top_k": 1,
+        "top_p": 1.0,
+    }
+    return {"model": model, "search": search}
+
+
+# Types that genai treats as decoders of one file; for others any of these will do.
+GENAI_TYPES = ("llama", "mistral", "qwen2", "qwen3", "phi", "phi3", "gemma", "gemma2", "gpt2")

@@ -1,0 +1,1 @@
+"""Decoders: text in, phases timed apart, weights in few bits out."""

@@ -1,0 +1,127 @@
+"""The two phases of a decoder, timed apart: reading a prompt, and generating the next token."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from lpot.core.batch import InputSpec
+from lpot.core.measure import Comparison, compare, latency, rounds_needed, turns
+from lpot.core.model import Model
+from lpot.core.trial import Score
+from lpot.jobs.decoder.tokens import feeds
+
+PAST = 128  # positions in the cache when a token is timed, at most half the prompt
+SECONDS = 0.3  # for a quick look at one phase
+TURN = 0.4  # seconds of one turn, in the end
+BATCHES = (1, 4)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed: `tokens` tokens behind a cache of `past`, in so many rows."""
+
+    name: str
+    batch: int
+    tokens: int
+    past: int
+
+    def inputs(self, specs: Sequence[InputSpec]) -> dict[str, np.ndarray]:
+        ids = np.random.default_rng(0).integers(3, 90, (self.batch, self.tokens))
+        return feeds(specs, ids, self.past)
+
+
+def token_case(length: int, batch: int = 1) -> Case:
+    return Case(f"token, batch {batch}", batch, 1, min(PAST, length // 2))
+
+
+def cases(length: int) -> tuple[Case, ...]:
+    """Prompt and token, each in every batch size."""
+    found = [token_case(length, rows) for rows in BATCHES]
+    return (
+        *found,
+        *(Case(f"prompt of {length}, batch {rows}", rows, length, 0) for rows in BATCHES),
+    )
+
+
+@dataclass(frozen=True)
+class PhaseLook:
+    """A quick look at both phases of a trial, as one number: seconds of a token, weighed.
+
+    What a prompt takes counts by its share against FP32's, in tokens of FP32.
+    """
+
+    specs: tuple[InputSpec, ...]
+    reference: Model
+    share: float
+    length: int
+    time: bool = True
+
+    def __call__(self, model: Model, score: Score) -> Score:
+        if not self.time:
+            return score
+        token, prompt = self._times(model)
+        if model is self.reference or self.share == 0.0:
+            return replace(score, latency=token)
+        known = self._known
+        if known is None:
+            known = self._times(self.reference)
+            self.reference.close()
+            _FP32[id(self.reference)] = known
+        mix = (1 - self.share) * token / known[0] + self.share * prompt / known[1]
+        return replace(score, latency=known[0] * mix)
+
+    @property
+    def _known(self) -> tuple[float, float] | None:
+        return _FP32.get(id(self.reference))
+
+    def _times(self, model: Model) -> tuple[float, float]:
+        found = []
+        for case in (token_case(self.length), Case("prompt", 1, self.length, 0)):
+            inputs = case.inputs(self.specs)
+            timing = latency(partial(model.backend.run, model, inputs), warmup=1, seconds=SECONDS)
+            found.append(timing.minimum)
+        if model is self.reference:
+            _FP32[id(model)] = (found[0], found[1])
+        return found[0], found[1]
+
+
+_FP32: dict[int, tuple[float, float]] = {}  # times of references, by the object
+
+
+def compare_phases(before: Model, after: Model, length: int) -> dict[str, dict[str, Any]]:
+    """Both models in every case, in turns: seconds of each and how many times faster."""
+    found: dict[str, dict[str, Any]] = {}
+    for case in cases(length):
+        inputs = case.inputs(tuple(before.inputs or ()))
+        rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
+        count = rounds_needed(0.9)
+        for index in turns(2, count):
+            model = (before, after)[index]
+            timing = latency(
+                partial(model.backend.run, model, inputs),
+                warmup=1,
+                seconds=TURN,
+                minimum=2,
+            )
+            rounds[index].append(timing.samples)
+        found[case.name] = _row(rounds, compare(*rounds, confidence=0.9))
+    return found
+
+
+def _row(rounds: Sequence[Sequence[tuple[float, ...]]], comparison: Comparison) -> dict[str, Any]:
+    fp32, low = (float(np.median([s for turn in side for s in turn])) for side in rounds)
+    return {"fp32": fp32, "low": low, "speed": comparison.ratio, "verdict": comparison.verdict}
+
+
+def told(found: Mapping[str, Mapping[str, Any]]) -> str:
+    """One sentence on all cases."""
+    parts = [
+        f"{name}: {row['speed']:.2f} times FP32 ({1e3 * row['low']:.1f} ms)"
+        for name, row in found.items()
+    ]
+    return "; ".join(parts)

@@ -1,0 +1,140 @@
+"""Text as windows of tokens, in the batches that a decoder with a KV cache is fed."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.core.batch import InputSpec, as_array
+from lpot.core.errors import CalibrationError, DataError
+
+FEWEST = 2  # tokens of a window: one to read and one to predict
+IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
+TOKENIZER = "tokenizer.json"
+
+
+class TokenWindows:
+    """Windows of equal length; each batch is (inputs, labels), the labels being the tokens.
+
+    The model's inputs are told later (`bind`): a mask of ones and an empty cache go with them.
+    """
+
+    def __init__(self, ids: np.ndarray, batch_size: int = 1) -> None:
+        self.ids = ids
+        self.batch_size = batch_size
+        self.specs: tuple[InputSpec, ...] = ()
+
+    def bind(self, specs: Sequence[InputSpec] | None) -> TokenWindows:
+        self.specs = tuple(specs or ())
+        return self
+
+    def part(self, windows: slice) -> TokenWindows:
+        return TokenWindows(self.ids[windows], self.batch_size).bind(self.specs)
+
+    def __len__(self) -> int:
+        return -(-len(self.ids) // self.batch_size)
+
+    def __iter__(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
+        for start in range(0, len(self.ids), self.batch_size):
+            part = self.ids[start : start + self.batch_size]
+            yield feeds(self.specs, part), part
+
+
+def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[str, np.ndarray]:
+    """Everything that the model reads: tokens behind a cache of so many positions, of zeros."""
+    rows, count = ids.shape
+    found: dict[str, np.ndarray] = {}
+    for spec in specs:
+        if spec.name == IDS:
+            found[spec.name] = ids.astype(spec.dtype)
+        elif spec.name == MASK:
+            found[spec.name] = np.ones((rows, past + count), spec.dtype)
+        elif spec.name == PLACES:
+            places = np.arange(past, past + count, dtype=spec.dtype)
+            found[spec.name] = np.broadcast_to(places, (rows, count)).copy()
+        elif is_cache(spec):
+            assert spec.shape is not None
+            sizes = [size if isinstance(size, int) else past for size in spec.shape]
+            found[spec.name] = np.zeros((rows, *sizes[1:]), spec.dtype)
+        else:
+            raise DataError(
+                f"the model's input {spec.name!r} is none that text alone can feed "
+                f"({IDS}, {MASK}, {PLACES}, past…): give a loader of whole batches instead"
+            )
+    if not found and len(ids):
+        return {IDS: ids.astype(np.int64)}
+    return found
+
+
+def is_cache(spec: InputSpec) -> bool:
+    return "past" in spec.name and spec.shape is not None and len(spec.shape) == 4
+
+
+def windows_of(source: Any, length: int, folder: Path | None, what: str) -> TokenWindows | None:
+    """Text, a text file, a list of texts or an array of tokens as windows; None for a loader."""
+    if isinstance(source, TokenWindows):
+        return source
+    if isinstance(source, Path) or (isinstance(source, str) and _is_file(source)):
+        return cut(tokens_of(_read(Path(source)), folder), length, what)
+    if isinstance(source, str):
+        return cut(tokens_of(source, folder), length, what)
+    if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
+        return cut(tokens_of("\n\n".join(source), folder), length, what)
+    if isinstance(source, np.ndarray) or (hasattr(source, "detach") and hasattr(source, "shape")):
+        array = as_array(source)
+        if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
+            raise DataError(
+                f"{what} is an array of {array.dtype} with {array.ndim} axes: expected tokens, "
+                "whole numbers of the shape (tokens) or (windows, tokens)"
+            )
+        return cut(array, length, what) if array.ndim == 1 else TokenWindows(array)
+    return None
+
+
+def cut(ids: np.ndarray, length: int, what: str) -> TokenWindows:
+    """Windows of `length` tokens; a text shorter than one is told."""
+    if len(ids) < length:
+        raise CalibrationError(
+            f"{what} has {len(ids)} tokens, fewer than one window of {length}: give more text, or "
+            "set quantization.weight_only.prompt_length lower"
+        )
+    count = len(ids) // length
+    return TokenWindows(ids[: count * length].reshape(count, length))
+
+
+def tokens_of(text: str, folder: Path | None) -> np.ndarray:
+    """The text's tokens, without special ones."""
+    tokenizer = tokenizer_in(folder)
+    return np.asarray(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+
+
+def tokenizer_in(folder: Path | None) -> Any:
+    place = None if folder is None else folder / TOKENIZER
+    if place is None or not place.is_file():
+        where = "the model" if folder is None else str(folder)
+        raise DataError(
+            f"a text was given, but {where} has no {TOKENIZER} to cut it with: save the tokenizer "
+            "beside the model (`tokenizer.save_pretrained(folder)`), or give arrays of tokens"
+        )
+    try:
+        tokenizers = importlib.import_module("tokenizers")
+    except ImportError as error:
+        raise DataError(
+            "cutting text needs the package tokenizers: pip install tokenizers"
+        ) from error
+    return tokenizers.Tokenizer.from_file(str(place))
+
+
+def _is_file(text: str) -> bool:
+    return len(text) < 1024 and "\n" not in text and Path(text).is_file()
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: can't be read as text ({error})") from error
