@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder
@@ -18,8 +19,15 @@ from types import ModuleType
 SEAMS = {"transformers.quantizers.auto": "lpot.backends.pretrained"}
 
 
+# Read by a library once, when it is imported: TensorFlow's INT8 kernels are oneDNN's.
+ENVIRONMENT = {"tensorflow": ("TF_ENABLE_ONEDNN_OPTS", "1")}
+
+
 def install() -> None:
     """Register what can be registered now; wait for the rest."""
+    for library, (name, value) in ENVIRONMENT.items():
+        if library not in sys.modules:
+            os.environ.setdefault(name, value)
     for name in SEAMS:
         module = sys.modules.get(name)
         if module is not None:

@@ -55,7 +55,7 @@ def test_a_graph_that_is_quantized_already_says_so(tmp_path: Path) -> None:
 
 def test_an_eval_func_that_ignores_its_graph_is_noticed(tmp_path: Path) -> None:
     result = tuned(little(), images(2), tmp_path, lambda graph: 0.75)
-    assert any("is eval_func using the model" in note for note in result.notes)
+    assert any("using the model it is given" in note for note in result.notes)
 
 
 def test_misspelt_names_in_yaml_offer_the_nearest(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import cnn, images
-from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow import TensorflowBackend, runtime
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.runtime import SWITCH, switch_onednn
 from lpot.core.backend import Target
@@ -85,16 +85,18 @@ def test_the_self_test_sees_a_cpu_without_vnni() -> None:
 
 
 @pytest.mark.parametrize(
-    ("imported", "value", "after", "words"),
+    ("imported", "is_on", "value", "after", "words"),
     [
-        (False, None, "1", ""),
-        (False, "1", "1", ""),
-        (False, "0", "0", "oneDNN is off"),
-        (True, None, None, "imported before"),
+        (False, False, None, "1", ""),
+        (False, False, "1", "1", ""),
+        (False, False, "0", "0", "oneDNN is off"),
+        (True, False, None, None, "imported before"),
+        (True, True, None, None, ""),
     ],
 )
 def test_the_switch_is_set_in_time_or_the_user_is_told(
     imported: bool,
+    is_on: bool,
     value: str | None,
     after: str | None,
     words: str,
@@ -106,7 +108,19 @@ def test_the_switch_is_set_in_time_or_the_user_is_told(
         monkeypatch.setenv(SWITCH, value)
     if not imported:
         monkeypatch.delitem(sys.modules, "tensorflow")
+    monkeypatch.setattr(runtime, "has_onednn", lambda: is_on)
     switch_onednn()
     assert os.environ.get(SWITCH) == after
     assert words in caplog.text
     assert bool(words) == bool(caplog.text)
+
+
+def test_who_imports_lpot_first_is_not_warned() -> None:
+    code = (
+        "import lpot, tensorflow, logging; logging.basicConfig(); "
+        "from lpot.backends.tensorflow.runtime import has_onednn; print(has_onednn())"
+    )
+    environment = {key: value for key, value in os.environ.items() if key != SWITCH}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.stdout.strip() == "True" and "imported before" not in done.stderr

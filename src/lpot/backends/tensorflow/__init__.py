@@ -54,7 +54,6 @@ class TensorflowBackend(Backend[TensorflowModel]):
             loaded.source,
             signature=loaded.signature,
             form_of_call=loaded.form_of_call,
-            notes=loaded.notes,
         )
 
     def inspect(

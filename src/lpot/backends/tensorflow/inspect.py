@@ -18,6 +18,7 @@ from lpot.backends.tensorflow.match import FOLLOWERS
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.merge_twins import twins_of
+from lpot.backends.tensorflow.passes.widen_halves import narrow_ops
 from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.core.backend import Approach, Target
 from lpot.core.errors import ConfigError
@@ -74,6 +75,16 @@ def _is_quantized(op: str) -> bool:
     return op in QUANTIZED or op.startswith(("Quantized", "_Quantized", "_FusedQuantized"))
 
 
+def _mixed(model: TensorflowModel) -> list[str]:
+    narrow = narrow_ops(model.net)
+    words = " and ".join(f"{count} op(s) in {kind}" for kind, count in narrow.items())
+    if not narrow:
+        return []
+    if narrow_ops(model.prepared.net):
+        return [f"the model computes {words}, which have no INT8 kernels and can't be widened"]
+    return [f"the model computes {words} (mixed precision): quantized, these are INT8 or FP32"]
+
+
 def _left_in_floats(ops: dict[OpKey, OpInfo]) -> list[str]:
     """The kinds of op that do much of a model's work and have no INT8 kernel."""
     found: dict[tuple[str, str], int] = {}
@@ -101,7 +112,7 @@ def _in_training(net: Net, node: NodeDef) -> bool:
 def _notes(
     model: TensorflowModel, ops: dict[OpKey, OpInfo], approach: Approach, target: Target
 ) -> list[str]:
-    notes = list(model.notes)
+    notes = _mixed(model)
     able = any(info.can_be_low for info in ops.values())
     if not able:
         notes.append("the graph has no op that can be INT8")

@@ -23,7 +23,6 @@ from lpot.backends.tensorflow.refuse import refuse_acts
 from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.tables import settle_tables
-from lpot.backends.tensorflow.widen import narrow_ops, widen
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 
@@ -60,7 +59,6 @@ class Loaded:
     source: str = ""
     signature: dict[str, dict[str, str]] = field(default_factory=dict)
     form_of_call: CallForm | None = None
-    notes: tuple[str, ...] = ()
 
 
 def load(source: Any, spec: ModelSpec) -> Loaded:
@@ -188,7 +186,6 @@ def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None
     )
     net = settle(graph_def, graph, asked)
     refuse_acts(graph_def, what, run=set(net.ancestors(net.outputs)))
-    net, notes = _in_float32(net.pruned())
     variables = [n for n in net.ancestors(net.outputs) if net.nodes[n].op in VARIABLES]
     if variables:
         raise UnsupportedModel(
@@ -196,24 +193,7 @@ def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None
             "their values; give the checkpoint directory, or freeze it first"
         )
     place = "" if path is None else str(path)
-    return Loaded(net, frozen.form, place, frozen.signature, frozen.form_of_call, notes)
-
-
-def _in_float32(net: Net) -> tuple[Net, tuple[str, ...]]:
-    """A graph of 16-bit floats computed in float32, which has INT8 kernels, and a note of it."""
-    graph_def = net.graph_def()
-    narrow = narrow_ops(graph_def)
-    if not narrow:
-        return net, ()
-    words = " and ".join(f"{count} op(s) in {kind}" for kind, count in narrow.items())
-    wide = widen(graph_def, net.inputs, net.outputs)
-    try:
-        import_graph(lightened(wide, wide.node))
-    except UnsupportedModel as error:
-        return net, (f"the model computes {words}, which have no INT8 kernels: {error}",)
-    note = f"the model computes {words} (mixed precision); here they are FP32 or INT8"
-    extra = net.keep - set(map(node_name, (*net.inputs, *net.outputs)))
-    return Net.of(wide, net.inputs, net.outputs, extra), (note,)
+    return Loaded(net, frozen.form, place, frozen.signature, frozen.form_of_call)
 
 
 def _check_nodes(graph_def: GraphDef, what: str) -> None:

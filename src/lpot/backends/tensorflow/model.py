@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ class TensorflowModel(Model):
         signature: Mapping[str, Mapping[str, str]] | None = None,
         probe: Inputs | None = None,
         form_of_call: CallForm | None = None,
-        notes: Sequence[str] = (),
     ) -> None:
         self.backend = backend
         self.net = net
@@ -55,7 +54,6 @@ class TensorflowModel(Model):
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.drawn: tuple[Prepared, Plan] | None = None  # what it was built from, for exports
         self.form_of_call = form_of_call  # how the user called it, where that is known
-        self.notes = tuple(notes)  # what was noticed when it was loaded
         self._prepared: Prepared | None = None
 
     # -- what eval_func and old scripts see ----------------------------------------------------

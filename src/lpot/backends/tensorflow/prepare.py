@@ -33,12 +33,14 @@ from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
+from lpot.backends.tensorflow.passes.widen_halves import widen_halves
 from lpot.core.ptq.smoothquant import Extremes
 from lpot.core.recipe import OpKey
 
 logger = logging.getLogger(__name__)
 
 PASSES = (
+    widen_halves,
     drop_controls,
     remove_identities,
     fold_constants,

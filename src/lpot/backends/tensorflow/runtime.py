@@ -24,13 +24,22 @@ def switch_onednn() -> None:
             )
         return
     if "tensorflow" in sys.modules:
+        if has_onednn():
+            return
         logger.warning(
-            "tensorflow was imported before lpot could set %s=1: on CPUs without VNNI its oneDNN "
-            "kernels stay off. Set it in the environment for full speed",
+            "tensorflow was imported before lpot could set %s=1, and its oneDNN kernels are off: "
+            "import lpot first, or set it in the environment, for full speed",
             SWITCH,
         )
         return
     os.environ[SWITCH] = "1"
+
+
+def has_onednn() -> bool:
+    """Are the kernels on in a TensorFlow that is imported already? On newer CPUs they are."""
+    from tensorflow.python.util import _pywrap_util_port
+
+    return bool(_pywrap_util_port.IsMklEnabled())
 
 
 switch_onednn()
