@@ -1,5 +1,25 @@
-"""Door: pruning under its old module name."""
+"""Door: `from lpot.pruning import Pruning`, the original's first API."""
 
-from lpot.experimental.not_yet import Pruning
+from __future__ import annotations
+
+from typing import Any
+
+from lpot.jobs.component.pruner import WeightPruner
+
+
+class Pruning(WeightPruner):
+    """`Pruning('conf.yaml')(model, pruning_func=…, eval_func=…)` gives the native model."""
+
+    def __call__(
+        self,
+        model: Any,
+        train_dataloader: Any = None,
+        pruning_func: Any = None,
+        eval_dataloader: Any = None,
+        eval_func: Any = None,
+    ) -> Any:
+        found = self.run(model, train_dataloader, pruning_func, eval_dataloader, eval_func)
+        return found.native
+
 
 __all__ = ["Pruning"]

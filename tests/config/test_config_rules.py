@@ -191,7 +191,7 @@ def test_unavailable_names_what_was_set(write) -> None:
         "quantization:\n"
         "  recipes: {weight_correction: yes, scale_propagation_concat: false}\n"
         "  op_wise: {fc: {activation: {compute_dtype: uint8}}}\n"
-        "pruning: {}\n"
+        "nas: {}\n"
     )
     assert unavailable(load(path)) == [
         f"{path}:2: device: 'gpu' is not available yet; models run on the CPU",
@@ -201,7 +201,7 @@ def test_unavailable_names_what_was_set(write) -> None:
         "remove it",
         f"{path}:4: tuning.strategy.name: 'sigopt': the SigOpt service has ended: basic is used "
         "instead; bayesian and tpe are the closest alternatives",
-        f"{path}:10: pruning is not available yet; remove it",
+        f"{path}:10: nas is not available yet; remove it",
     ]
 
 

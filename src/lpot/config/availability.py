@@ -12,7 +12,7 @@ from lpot.config.outline import ANY_NAME, Path, dotted
 from lpot.config.scalar import show
 from lpot.config.schema import Config
 from lpot.config.section import Section
-from lpot.core.errors import NotAvailableYet
+from lpot.core.errors import ConfigError, NotAvailableYet
 
 # key, or key=word → what to do instead
 LATER: dict[str, str] = {
@@ -23,8 +23,6 @@ LATER: dict[str, str] = {
     "quantization.train.hostfile": "training runs on this machine alone",
     "model_conversion": "remove it",
     "tuning.diagnosis": "remove it",
-    "pruning": "remove it",
-    "distillation": "remove it",
     "auto_distillation": "remove it",
     "nas": "remove it",
 }
@@ -67,6 +65,11 @@ def unavailable(config: Config) -> list[str]:
 
 
 OTHER_WORK = ("pruning", "distillation", "auto_distillation", "nas", "model_conversion")
+_DOORS = {
+    "pruning": "Pruning",
+    "distillation": "Distillation",
+    "model_conversion": "ModelConversion",
+}
 
 
 def check_work(config: Config) -> None:
@@ -77,12 +80,22 @@ def check_work(config: Config) -> None:
     """
     given = config.model_fields_set
     asked = [name for name in OTHER_WORK if name in given]
-    if asked and not given & {"quantization", "graph_optimization", "mixed_precision"}:
-        where = config.where(asked[0])
-        raise NotAvailableYet(
-            f"{where + ': ' if where else ''}{asked[0]}",
-            "The file asks for nothing else; add a `quantization` section to quantize the model.",
+    if not asked or given & {"quantization", "graph_optimization", "mixed_precision"}:
+        return
+    if config.pruning is not None and config.pruning.approach.structured is not None:
+        return
+    where, door = config.where(asked[0]), _DOORS.get(asked[0])
+    if door is not None:
+        raise ConfigError(
+            f"the file asks for this alone: run it with lpot.experimental.{door}(conf), or add a "
+            "`quantization` section to quantize the model",
+            asked[0],
+            where,
         )
+    raise NotAvailableYet(
+        f"{where + ': ' if where else ''}{asked[0]}",
+        "The file asks for nothing else; add a `quantization` section to quantize the model.",
+    )
 
 
 def _sentences(config: Config, section: Section, schema: Path, real: Path) -> Iterator[str]:

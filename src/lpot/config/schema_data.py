@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, field_validator
 
 from lpot.config.fields import (
     Anything,
@@ -142,12 +142,32 @@ class CrossEntropyArguments(Section):
     )
 
 
+class DistillationArguments(Section):
+    temperature: Number = Field(default=1.0, gt=0, description="Of the softened outputs.")
+    loss_types: tuple[Literal["CE", "KL"], ...] = Field(
+        default=("CE", "KL"), description="Of labels and of the teacher: accepted, CE and KL."
+    )
+    loss_weights: tuple[Number, ...] = Field(
+        default=(0.5, 0.5), description="Of the labels' and of the teacher's loss."
+    )
+
+    @field_validator("loss_weights")
+    @classmethod
+    def _two(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if len(value) != 2 or min(value) < 0 or not sum(value):
+            raise wrong(f"given {list(value)}, expected two weights, e.g. [0.5, 0.5]")
+        return value
+
+
 class Criterion(OneOf):
     """One loss's name and its arguments."""
 
     what: ClassVar[str] = "criterion"
     CrossEntropyLoss: CrossEntropyArguments | None = Field(
         default=None, description="Cross entropy."
+    )
+    KnowledgeDistillationLoss: DistillationArguments | None = Field(
+        default=None, description="Labels and the teacher's softened outputs, for `distillation`."
     )
 
 

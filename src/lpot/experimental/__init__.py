@@ -6,9 +6,12 @@ from typing import Any, ClassVar
 
 from lpot.experimental import common, data, metric
 from lpot.experimental.benchmark import Benchmark
+from lpot.experimental.component import Component
+from lpot.experimental.distillation import Distillation
 from lpot.experimental.graph_optimization import Graph_Optimization
 from lpot.experimental.mixed_precision import MixedPrecision
-from lpot.experimental.not_yet import Component, Distillation, ModelConversion, Pruning
+from lpot.experimental.model_conversion import ModelConversion
+from lpot.experimental.pruning import Pruning
 from lpot.experimental.scheduler import Scheduler
 from lpot.jobs.component.attributes import SetByAttributes
 from lpot.jobs.component.quantizer import Quantizer

@@ -16,17 +16,6 @@ class _NotYet:
         raise NotAvailableYet(type(self).__name__, self.instead)
 
 
-class Pruning(_NotYet):
-    instead = (
-        "Prune with torch.nn.utils.prune or tensorflow_model_optimization first, then hand the "
-        "pruned model to Quantization."
-    )
-
-
-class Distillation(_NotYet):
-    instead = "Train the student with your own loop, then hand it to Quantization."
-
-
 class ModelConversion(_NotYet):
     instead = (
         "Give the model as it was before fake-quant nodes were added to Quantization, with "
@@ -34,8 +23,4 @@ class ModelConversion(_NotYet):
     )
 
 
-class Component(_NotYet):
-    instead = "Call your own steps in order, or append Quantization to a Scheduler."
-
-
-__all__ = ["Component", "Distillation", "ModelConversion", "Pruning"]
+__all__ = ["ModelConversion"]

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lpot.core.errors import ConfigError, NotAvailableYet
+from lpot.core.errors import ConfigError
+from lpot.jobs.component.chain import Step, chain_report
+from lpot.jobs.component.component import Combined
+from lpot.jobs.component.component import combine as combined
 
 
 class Scheduler:
@@ -22,6 +25,7 @@ class Scheduler:
     def __init__(self) -> None:
         self.model: Any = None
         self.components: list[Any] = []
+        self.steps: list[Step] = []  # of the last call
 
     def append(self, *components: Any) -> None:
         for component in components:
@@ -32,17 +36,24 @@ class Scheduler:
                 )
             self.components.append(component)
 
-    def combine(self, *components: Any) -> Any:
-        raise NotAvailableYet("Scheduler.combine", "Append the components one after the other.")
+    def combine(self, *components: Any) -> Combined:
+        """Pruning and quantization-aware training in one; append what this gives."""
+        return combined(components)
+
+    def report(self) -> str:
+        """What each step of the last call gave, in one table."""
+        return chain_report(self.steps)
 
     def __call__(self) -> Any:
         if not self.components:
             raise ConfigError("the scheduler has no component: append one before calling it")
         model = self.model
+        self.steps = []
         for component in self.components:
             if model is not None:  # the first may have a model of its own
                 component.model = model
             model = component()
+            self.steps.append(Step.of(component))
         return model
 
 

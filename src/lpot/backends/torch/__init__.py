@@ -24,6 +24,7 @@ from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.observe import observe
 from lpot.backends.torch.profile import profile
+from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.run import run
 from lpot.backends.torch.tensors import tensors
@@ -39,7 +40,7 @@ from lpot.core.space import Capability
 from lpot.core.tensors import Pair
 
 
-class TorchBackend(Backend[TorchModel]):
+class TorchBackend(PruneVerbs, Backend[TorchModel]):
     """Modules are replaced one by one; where the flow can be read, int8 is kept between them."""
 
     name = "pytorch"
@@ -69,13 +70,16 @@ class TorchBackend(Backend[TorchModel]):
     def build(
         self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
     ) -> TorchModel:
+        variant = variant_of(model, recipe)
+        if variant is not None:  # a pruned model has statistics of its own
+            model, observations = variant.model, variant.observed.get(recipe.samples)
         workshop = _workshop(model)
         ranges = None
         if observations is not None:
             ranges = self._ranges.setdefault(observations, Observed(observations))
             workshop = workshop.equalized(ranges.factors)
         trial = build(workshop, recipe, ranges)
-        return TorchModel(
+        made = TorchModel(
             self,
             trial.module,
             recipe=recipe,
@@ -88,6 +92,8 @@ class TorchBackend(Backend[TorchModel]):
             if observations is not None and observations.probe
             else None,
         )
+        made.shape = model.shape
+        return made
 
     def run(self, model: TorchModel, inputs: Inputs) -> list[np.ndarray]:
         return run(model.native, inputs)

@@ -78,6 +78,8 @@ class _Builder:
         substitutes: dict[int, nn.Module] = {}
         folded: list[str] = []
         for key, config in self.recipe.ops.items():
+            if self.workshop.is_gone(key.name):
+                continue
             site = self._site(key)
             module = self._module(site, config)
             if module is None:

@@ -20,6 +20,7 @@ from lpot.backends.torch.modules.base import bias_name
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth
+from lpot.backends.torch.prune.cut import Shape, reshape
 from lpot.backends.torch.weights import Weights
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import UnsupportedModel
@@ -69,6 +70,8 @@ def describe(model: TorchModel) -> Described:
         "dtype": dtype_of(model.native),
         "example": model.example,
     }
+    if model.shape is not None:
+        facts["pruned"] = model.shape.to_json()
     return Described(tensors, facts)
 
 
@@ -94,7 +97,11 @@ def rebuild(
     tensors = dict(described.tensors)
     for name, original in facts.get("aliases", {}).items():
         tensors[name] = tensors[original]
-    workshop = Workshop(private(copied(module), str(facts.get("dtype", FLOAT32))))
+    shape = _shape(facts, where)
+    architecture = copied(module)
+    if shape is not None:
+        reshape(architecture, shape)
+    workshop = Workshop(private(architecture, str(facts.get("dtype", FLOAT32))))
     try:
         recipe = Recipe.from_json(facts["recipe"]) if facts["recipe"] is not None else None
         ranges = Stored(workshop, facts)
@@ -106,9 +113,11 @@ def rebuild(
     workshop.accept_changes()
     if recipe is None:
         rounding = facts.get("rounding")
-        return TorchModel(backend, workshop.fresh(), origin=workshop, rounding=rounding)
+        model = TorchModel(backend, workshop.fresh(), origin=workshop, rounding=rounding)
+        model.shape = shape
+        return model
     trial = build(workshop, recipe, ranges)
-    return TorchModel(
+    model = TorchModel(
         backend,
         trial.module,
         recipe=recipe,
@@ -118,6 +127,17 @@ def rebuild(
         origin=workshop,
         example=facts.get("example"),
     )
+    model.shape = shape
+    return model
+
+
+def _shape(facts: Mapping[str, Any], where: str) -> Shape | None:
+    """What pruning made of the architecture."""
+    raw = facts.get("pruned")
+    try:
+        return None if raw is None else Shape.from_json(raw)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UnsupportedModel(f"{where}: the description is damaged ({error!r})") from error
 
 
 def _fill(

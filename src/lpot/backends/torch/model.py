@@ -23,6 +23,7 @@ from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
+    from lpot.backends.torch.prune.cut import Shape
     from lpot.backends.torch.workshop import Workshop
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
@@ -63,6 +64,8 @@ class TorchModel(Model):
         self.example = example or sketch(probe)  # what such a batch looks like
         # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.
         self.rounding = rounding
+        self.shape: Shape | None = None  # what pruning made of the architecture
+        self.variants: dict[str, Any] = {}  # pruned models of this one, by their word in recipes
         self._native = native
         self._names = names
         if recipe is not None:
@@ -112,8 +115,14 @@ class TorchModel(Model):
     def precisions(self) -> dict[OpKey, str]:
         """What each op of the recipe really became."""
         ops = {} if self.recipe is None else self.recipe.ops
+        gone = () if self.shape is None else tuple(f"{name}." for name in self.shape.removed)
         return {
-            key: "fp32" if key in self.skipped else config.precision for key, config in ops.items()
+            key: "removed"
+            if gone and key.name.startswith(gone)
+            else "fp32"
+            if key in self.skipped
+            else config.precision
+            for key, config in ops.items()
         }
 
     @property

@@ -24,6 +24,7 @@ from lpot.backends.torch.passes.equalize_layers import (
 from lpot.backends.torch.passes.find_chains import Chain, find_chains, gap_for
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
+from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.streams import find_streams
 from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
 from lpot.core.ptq.streams import Stream
@@ -74,6 +75,14 @@ class Workshop:
     def weighted(self, op: str) -> str:
         """The name of the module that holds an op's weight: it may be fused by hand."""
         return op if self.sites[op].module is self.names[op] else f"{op}.0"
+
+    def is_gone(self, op: str) -> bool:
+        """Was the op removed by pruning, with the block of layers around it?"""
+        return bool(self._skips) and op.startswith(self._skips)
+
+    @cached_property
+    def _skips(self) -> tuple[str, ...]:
+        return tuple(f"{name}." for name, part in self.names.items() if isinstance(part, Skip))
 
     @cached_property
     def encoders(self) -> tuple[str, ...]:

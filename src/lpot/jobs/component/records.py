@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lpot.core.model import Model as Handle
+
 
 class Model:
     """A model and what goes with it; the component reads `root`."""
@@ -80,5 +82,6 @@ def as_loader(given: Any) -> Any:
 
 
 def as_model(given: Any) -> Any:
-    """What a record holds; anything else as it is."""
-    return given.root if isinstance(given, Model) else given
+    """What a record or a handle holds; anything else as it is."""
+    inner = given.root if isinstance(given, Model) else given
+    return inner.native if isinstance(inner, Handle) else inner

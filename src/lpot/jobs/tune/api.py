@@ -67,6 +67,7 @@ def tune(
     held_out: Any = None,
     metric: Any = None,
     train: Callable[[Any], Any] | None = None,
+    train_loader: Any = None,
     output: str | Path | None = None,
     workspace: str | Path | None = None,
     new_run: bool = False,
@@ -109,6 +110,7 @@ def tune(
             of the model as `evaluate` is.
         metric: A metric by name, {"topk": 1}, or one of yours with update, result and reset.
         train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
+        train_loader: Batches that a pruned model is trained with (`pruning.approach.structured`).
         output: Where to write the best model besides the workspace.
         workspace: The folder of history, report and best model, or a URL such as s3://bucket/run
             (docs/cluster.md); by default
@@ -154,6 +156,7 @@ def tune(
         held_out=held_out,
         metric=metric,
         q_func=train,
+        train=train_loader,
         backend=framework if framework is not None and not isinstance(framework, str) else None,
         strategy=strategy if strategy is not None and not isinstance(strategy, str) else None,
         rules=tuple(Rule(text, KEEP, KEEP, path="keep_fp32") for text in _several(keep_fp32)),

@@ -10,6 +10,7 @@ from lpot.core.cpu import this_cpu
 from lpot.core.recipe import FP32, OpConfig
 from lpot.core.space import OpInfo, TuningSpace, restrict
 from lpot.core.strategy import Policy, Proposals, StrategyContext, policy
+from lpot.jobs.compress.job import CompressJob, wants_compression
 from lpot.jobs.decoder.job import DecoderJob, wants_weight_only
 from lpot.jobs.tune.quantize import Job, Request
 from lpot.jobs.tune.train import TrainJob, wants_training
@@ -24,6 +25,8 @@ def job_for(request: Request) -> Job:
         return OptimizeJob(request)
     if wants_weight_only(request.config):
         return DecoderJob(request)
+    if wants_compression(request):
+        return CompressJob(request)
     if wants_training(request):
         return TrainJob(request)
     job = Job(request)

@@ -78,6 +78,7 @@ class Request:
     metric: Any = None
     postprocess: Any = None
     q_func: Callable[[Any], Any] | None = None
+    train: Any = None  # batches that a pruned model is trained with
     backend: Backend | None = None
     strategy: Strategy | None = None
     rules: tuple[Rule, ...] = ()

@@ -1,0 +1,1 @@
+"""Structured pruning of torch modules: which channels belong together, and their removal."""

@@ -1,0 +1,187 @@
+"""Training a smaller module after a larger one: soft outputs and intermediate layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from lpot.backends.torch.data import arguments, tensors, to_tensor
+from lpot.backends.torch.kinds import find
+from lpot.core.batch import Inputs, split
+from lpot.core.compress.settings import Distill
+from lpot.core.errors import DataError, TrainingError
+from lpot.core.progress import tracked
+
+LAYERS = 4  # intermediate outputs that are compared
+CLIP = 5.0  # of the gradient's norm
+
+
+def distill(
+    student: nn.Module, teacher: nn.Module, loader: Iterable[Any], settings: Distill
+) -> nn.Module:
+    """Train the student in place; its teacher stays as it is."""
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        return _distill(student, teacher.eval(), loader, settings)
+
+
+def _distill(
+    student: nn.Module, teacher: nn.Module, loader: Iterable[Any], settings: Distill
+) -> nn.Module:
+    student.train()
+    for tensor in student.parameters():
+        tensor.requires_grad_(tensor.is_floating_point())
+    optimizer = torch.optim.AdamW(student.parameters(), lr=settings.learning_rate)
+    steps = settings.epochs * _length(loader)
+    pace = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, steps))
+    names = watched_layers(student, teacher)
+    with Watched(student, names) as small, Watched(teacher, names) as large:
+        for epoch in tracked(range(settings.epochs)):
+            mixes = settings.mixup and epoch < 0.85 * settings.epochs
+            for raw in loader:
+                batch = split(raw, None)
+                inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
+                labels = None if mixes else batch.labels
+                loss = _loss(student, teacher, inputs, labels, small, large, settings)
+                _step(student, optimizer, loss)
+                pace.step()
+    return student.eval()
+
+
+def _step(student: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+    if not math.isfinite(loss.item()):
+        raise TrainingError(
+            f"the distillation's loss became {loss.item()}: lower the learning rate"
+        )
+    optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    nn.utils.clip_grad_norm_(student.parameters(), CLIP)
+    optimizer.step()
+
+
+def _pace(step: int, steps: int) -> float:
+    """A tenth of the way up, then down by a cosine."""
+    up = max(1, steps // 10)
+    if step < up:
+        return (step + 1) / up
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - up) / max(1, steps - up))))
+
+
+def _length(loader: Iterable[Any]) -> int:
+    try:
+        count = len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        count = sum(1 for _ in loader)
+    if not count:
+        raise DataError("the training loader gives no batch")
+    return count
+
+
+def _mixed(module: nn.Module, inputs: Inputs) -> Inputs:
+    """Pictures blended with others of the batch; anything else as it is."""
+    positional, named = arguments(module, inputs)
+    values = [*positional, *named.values()]
+    if len(values) != 1 or not isinstance(values[0], torch.Tensor):
+        return inputs
+    value = values[0]
+    if value.dim() != 4 or not value.is_floating_point():
+        return inputs
+    share = float(torch.rand(()))
+    blended = share * value + (1 - share) * value.flip(0)
+    return {next(iter(named)): blended} if named else (blended,)
+
+
+def _loss(
+    student: nn.Module,
+    teacher: nn.Module,
+    inputs: Inputs,
+    labels: Any,
+    small: Watched,
+    large: Watched,
+    settings: Distill,
+) -> torch.Tensor:
+    positional, named = arguments(student, inputs)
+    with torch.no_grad():
+        wanted = [item for item in tensors(teacher(*positional, **named))]
+    given = [item for item in tensors(student(*positional, **named))]
+    pairs = [pair for pair in zip(given, wanted, strict=True) if pair[0].is_floating_point()]
+    loss = (
+        settings.logits
+        * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
+    )
+    # Where the width of a block's output was pruned there is nothing to compare with.
+    alike = [name for name in small.names if small.seen[name].shape == large.seen[name].shape]
+    for name in alike:
+        error = relative_error(small.seen[name], large.seen[name])
+        loss = loss + settings.features / len(alike) * error
+    if settings.labels and labels is not None:
+        truth = to_tensor(labels).long().reshape(-1)
+        loss = loss + settings.labels * functional.cross_entropy(given[0], truth)
+    return loss
+
+
+def soft_loss(given: torch.Tensor, wanted: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Of scores by class the divergence of softened probabilities, of other outputs the error."""
+    if given.dim() != 2 or given.shape[1] < 2:
+        return relative_error(given, wanted)
+    softened = (given / temperature).log_softmax(1)
+    target = (wanted / temperature).log_softmax(1)
+    found: torch.Tensor = functional.kl_div(
+        softened, target, log_target=True, reduction="batchmean"
+    )
+    return found * temperature**2
+
+
+def relative_error(given: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
+    return functional.mse_loss(given, wanted) / wanted.square().mean().clamp_min(1e-12)
+
+
+class Watched:
+    """What some modules gave in the last run."""
+
+    def __init__(self, root: nn.Module, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.seen: dict[str, torch.Tensor] = {}
+        self._parts: Mapping[str, nn.Module] = dict(root.named_modules())
+        self._hooks: list[Any] = []
+
+    def __enter__(self) -> Watched:
+        self._hooks = [
+            self._parts[name].register_forward_hook(self._keep(name)) for name in self.names
+        ]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _keep(self, name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def hook(part: nn.Module, args: Any, output: Any) -> None:
+            self.seen[name] = next(iter(tensors(output)))
+
+        return hook
+
+
+def watched_layers(student: nn.Module, teacher: nn.Module) -> list[str]:
+    """Blocks of layers that both have, evenly spread: those whose outputs are compared.
+
+    A block counts where it is an entry of a list or a sequence, as residual nets and encoders
+    have them.
+    """
+    ops = {id(site.module) for site in find(teacher)[0].values()}
+    known = dict(student.named_modules())
+    found = [
+        name
+        for name, part in teacher.named_modules()
+        if name in known
+        and name.rpartition(".")[2].isdigit()
+        and sum(id(inner) in ops for inner in part.modules()) > 1
+    ]
+    outer = [name for name in found if not any(name.startswith(f"{top}.") for top in found)]
+    places = {(index + 1) * len(outer) // LAYERS - 1 for index in range(LAYERS)}
+    return [outer[place] for place in sorted(places) if place >= 0]

@@ -1,0 +1,122 @@
+"""What may be cut from a module: groups that hold up in a run, blocks of layers, importance."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lpot.backends.torch.data import arguments, tensors
+from lpot.backends.torch.kinds import find
+from lpot.backends.torch.prune.cut import is_exact
+from lpot.backends.torch.prune.record import find_groups, one_sample
+from lpot.backends.torch.run import call
+from lpot.core.batch import Inputs
+from lpot.core.compress.groups import Group
+from lpot.core.progress import tracked
+
+PROBES = 8  # random directions of the outputs, by which importance is estimated
+
+
+def sound_groups(root: nn.Module, inputs: Inputs) -> list[Group]:
+    """The groups whose removal was tried and gives exactly what ignoring them gives."""
+    one = one_sample(inputs)
+    return [group for group in tracked(find_groups(root, inputs)) if is_exact(root, group, one)]
+
+
+def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
+    """Blocks of layers that give what they get, in shape: name → whether in a tuple.
+
+    Each has two weighted layers at least and is called once: a residual block, a layer of an
+    encoder.
+    """
+    ops = {id(site.module) for site in find(root)[0].values()}
+    seen: dict[str, list[bool | None]] = {}
+    hooks = []
+    for name, part in root.named_modules():
+        if name and sum(id(inner) in ops for inner in part.modules()) > 1:
+            hooks.append(part.register_forward_hook(_note(seen, name), with_kwargs=True))
+    try:
+        call(root, one_sample(inputs))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    fits = {
+        name: bool(found[0])
+        for name, found in seen.items()
+        if len(found) == 1 and found[0] is not None
+    }
+    # The innermost alone: what holds several blocks is no block.
+    return {
+        name: wraps
+        for name, wraps in fits.items()
+        if not any(other.startswith(f"{name}.") for other in fits)
+    }
+
+
+def _note(seen: dict[str, list[bool | None]], name: str) -> Any:
+    def hook(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+        wraps = isinstance(output, tuple)
+        made = output[0] if wraps and output else output
+        given = args[0] if args else None
+        same = (
+            isinstance(given, torch.Tensor)
+            and isinstance(made, torch.Tensor)
+            and given.shape == made.shape
+            and given.dtype == made.dtype
+            and not (wraps and len(output) > 1)
+        )
+        seen.setdefault(name, []).append(wraps if same else None)
+
+    return hook
+
+
+def importance(
+    root: nn.Module, groups: Sequence[Group], batches: Iterable[Inputs], seed: int = 0
+) -> dict[str, np.ndarray]:
+    """How much each unit matters to the outputs: the diagonal Fisher of a gate on it.
+
+    Liu et al., "Group Fisher Pruning for Practical Network Compression" (2021), without labels:
+    gradients of random directions of the outputs stand for those of the loss.
+    """
+    twin = copy.deepcopy(root).eval()
+    for tensor in twin.parameters():
+        tensor.requires_grad_(tensor.is_floating_point())
+    known = {**dict(twin.named_parameters())}
+    total = {group.name: np.zeros(group.units) for group in groups}
+    draw = torch.Generator().manual_seed(seed)
+    for inputs in batches:
+        positional, named = arguments(twin, inputs)
+        for _ in range(PROBES):
+            twin.zero_grad(set_to_none=True)
+            _direction(twin(*positional, **named), draw).backward()  # type: ignore[no-untyped-call]
+            for group in groups:
+                total[group.name] += _gates(group, known) ** 2
+    return total
+
+
+def _direction(output: Any, draw: torch.Generator) -> torch.Tensor:
+    parts = [item for item in tensors(output) if item.is_floating_point() and item.requires_grad]
+    return torch.stack(
+        [(part * torch.randn(part.shape, generator=draw)).sum() for part in parts]
+    ).sum()
+
+
+def _gates(group: Group, known: Mapping[str, torch.Tensor]) -> np.ndarray:
+    """The gradient of a factor on each unit, as its readers see it."""
+    found = np.zeros(group.units)
+    for slot in group.slots:
+        tensor = known.get(slot.place.tensor)
+        if not slot.reads or tensor is None or tensor.grad is None:
+            continue
+        product = (tensor.detach() * tensor.grad).movedim(slot.place.axis, 0)
+        each = product.reshape(product.shape[0], -1).sum(1).numpy().astype(np.float64)
+        channels = each.reshape(slot.width, -1).sum(1)
+        whole = np.zeros(group.size)
+        whole[slot.start : slot.start + slot.width] = channels
+        found += whole.reshape(group.units, -1).sum(1)
+    return found

@@ -1,0 +1,59 @@
+"""The weights of a torch module in training, for pruners that set some of them to zero."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from lpot.backends.torch.kinds import is_hf_conv1d
+
+_LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
+
+
+class ModuleWeights:
+    """Reads and masks parameters in place."""
+
+    def __init__(self, root: nn.Module) -> None:
+        self.root = root
+        self._own = dict(root.named_parameters())
+        owners = {name: root.get_submodule(name.rpartition(".")[0]) for name in self._own}
+        self._names = [
+            name
+            for name, tensor in self._own.items()
+            if tensor.dim() > 1
+            and (isinstance(owners[name], _LAYERS) or is_hf_conv1d(owners[name]))
+        ]
+
+    def names(self) -> list[str]:
+        return self._names
+
+    def others(self) -> list[str]:
+        modules = [name for name, _ in self.root.named_modules() if name]
+        return [*modules, *(name for name in self._own if name not in self._names)]
+
+    def read(self, name: str) -> np.ndarray:
+        found: np.ndarray = self._own[name].detach().float().cpu().numpy()
+        return found
+
+    def mask(self, name: str, keep: np.ndarray) -> None:
+        tensor = self._own[name]
+        with torch.no_grad():
+            tensor.mul_(torch.from_numpy(keep).to(tensor.device, tensor.dtype))
+
+    def gradient(self, name: str) -> np.ndarray | None:
+        grad = self._own[name].grad
+        return None if grad is None else grad.detach().float().cpu().numpy()
+
+    def pull(self, name: str, amount: np.ndarray) -> None:
+        grad = self._own[name].grad
+        if grad is not None:
+            grad.add_(torch.from_numpy(amount).to(grad.device, grad.dtype))
+
+    def snapshot(self) -> Any:
+        return {name: value.detach().clone() for name, value in self.root.state_dict().items()}
+
+    def restore(self, snapshot: Any) -> None:
+        self.root.load_state_dict(snapshot)

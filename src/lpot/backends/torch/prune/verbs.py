@@ -1,0 +1,126 @@
+"""The verbs of structured pruning, on handles of torch models."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lpot.backends.torch import save as saving
+from lpot.backends.torch.loop import taught_loss, training_loop
+from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.prune.cut import Shape, removed, shape_of, skipped
+from lpot.backends.torch.prune.distill import distill
+from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
+from lpot.backends.torch.prune.store import ModuleWeights
+from lpot.backends.torch.workshop import Workshop
+from lpot.core.batch import Inputs
+from lpot.core.compress.groups import Kept
+from lpot.core.compress.prunable import Parts
+from lpot.core.compress.settings import Distill, pruning_of
+from lpot.core.errors import HistoryError, UnsupportedModel
+from lpot.core.observations import Observations
+from lpot.core.recipe import Recipe
+
+GONE = "removed by pruning"
+
+
+@dataclass(frozen=True, eq=False)
+class Variant:
+    """A pruned model, and what calibration saw of it by number of samples."""
+
+    model: TorchModel
+    observed: Mapping[int, Observations]
+
+
+class PruneVerbs:
+    """A part of TorchBackend."""
+
+    def parts(self, model: TorchModel, batches: Sequence[Inputs], blocks: bool = True) -> Parts:
+        root = _root(model)
+        groups = tuple(sound_groups(root, batches[0]))
+        return Parts(
+            groups,
+            importance(root, groups, batches),
+            find_blocks(root, batches[0]) if blocks else {},
+        )
+
+    def pruned(
+        self, model: TorchModel, parts: Parts, kept: Kept, blocks: Iterable[str] = ()
+    ) -> TorchModel:
+        root, gone = _root(model), tuple(blocks)
+        inside = tuple(f"{name}." for name in gone)
+        left = {name: units for name, units in kept.items() if not name.startswith(inside or "\n")}
+        small = removed(root, parts.groups, left)
+        return _handle(model, skipped(small, gone, parts.blocks))
+
+    def distilled(
+        self, student: TorchModel, teacher: TorchModel, loader: Iterable[Any], settings: Distill
+    ) -> TorchModel:
+        trained = distill(
+            copy.deepcopy(_root(student)), copy.deepcopy(_root(teacher)), loader, settings
+        )
+        return _handle(teacher, trained)
+
+    def reopen(self, model: TorchModel, path: Path) -> TorchModel:
+        backend: Any = self
+        found = saving.restore(backend, path, _root(model))
+        return _handle(model, found.native)
+
+    def weight_store(self, native: nn.Module) -> ModuleWeights:
+        return ModuleWeights(native)
+
+    def hooked_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+    ) -> Callable[[nn.Module], None]:
+        return training_loop(section, loader, hooks)
+
+    def distilling_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: nn.Module, hooks: Any
+    ) -> Callable[[nn.Module], None]:
+        ((_, options),) = section["criterion"].items()
+        return training_loop(section, loader, hooks, taught_loss(teacher, options or {}))
+
+    def keep_variant(
+        self,
+        model: TorchModel,
+        word: str,
+        variant: TorchModel,
+        observed: Mapping[int, Observations],
+    ) -> None:
+        model.variants[word] = Variant(variant, observed)
+
+
+def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
+    """The pruned model that a recipe speaks of."""
+    word = pruning_of(recipe.repairs)
+    if word is None or model.shape is not None:  # it is that model itself
+        return None
+    if word not in model.variants:
+        raise HistoryError(
+            f"the recipe is of a model {word}, which is not there any more: run the same job again"
+        )
+    found: Variant = model.variants[word]
+    return found
+
+
+def _handle(source: TorchModel, module: nn.Module) -> TorchModel:
+    """A pruned module as a model that trials can be built from."""
+    root = module.cpu().float().eval()
+    workshop = Workshop(root)
+    made = TorchModel(source.backend, workshop.fresh(), workshop=workshop, names=source._names)
+    made.shape = shape_of(root, _root(source)) if source.shape is None else source.shape
+    return made
+
+
+def _root(model: TorchModel) -> nn.Module:
+    if model.workshop is None:
+        raise UnsupportedModel("this model is quantized already: prune the FP32 model")
+    return model.workshop.root
+
+
+__all__ = ["GONE", "PruneVerbs", "Shape", "Variant", "variant_of"]

@@ -1,0 +1,160 @@
+"""`pruning`: weights set to zero, as the original has it, and channels removed for good."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+
+from lpot.config.fields import (
+    Arguments,
+    Flag,
+    Natural,
+    Number,
+    Positive,
+    Text,
+    Texts,
+    split,
+    wrong,
+)
+from lpot.config.frozen import FrozenDict
+from lpot.config.schema_data import Train
+from lpot.config.section import Section
+
+PruneType = Literal["basic_magnitude", "pattern_lock", "gradient_sensitivity", "group_lasso"]
+Sparsity = Annotated[Number, Field(ge=0, lt=1)]
+
+
+def _shares(value: Any) -> Any:
+    if isinstance(value, str):
+        return split(value)
+    return value if isinstance(value, list | tuple) else [value]
+
+
+def _some(values: tuple[float, ...]) -> tuple[float, ...]:
+    bad = [value for value in values if not 0 < value < 1]
+    if bad or not values:
+        given = bad[0] if bad else "none"
+        raise wrong(f"given {given}, expected shares of the latency between 0 and 1, e.g. 0.35")
+    return values
+
+
+Shares = Annotated[
+    tuple[Number, ...],
+    BeforeValidator(_shares, json_schema_input_type=float | list[float] | str),
+    AfterValidator(_some),
+]
+
+
+def _in_order(section: Any) -> None:
+    """What is set must not contradict itself."""
+    start, end = section.start_epoch, section.end_epoch
+    if start is not None and end is not None and start > end:
+        raise wrong(
+            f"given {end}, before start_epoch ({start}): expected {start} or later", key="end_epoch"
+        )
+    low, high = section.initial_sparsity, section.target_sparsity
+    if low is not None and high is not None and low > high:
+        raise wrong(
+            f"given {high:g}, below initial_sparsity ({low:g}): expected a share of zeros from "
+            f"{low:g} to below 1",
+            key="target_sparsity",
+        )
+
+
+class Pruner(Section):
+    """One pruner; in files it may carry the tag !Pruner. What it leaves out is as above it."""
+
+    start_epoch: Natural | None = Field(default=None, description="First epoch.")
+    end_epoch: Natural | None = Field(default=None, description="Last epoch.")
+    initial_sparsity: Sparsity | None = Field(
+        default=None, description="Share of zeros at the start."
+    )
+    target_sparsity: Sparsity | None = Field(default=None, description="Share of zeros at the end.")
+    update_frequency: Positive = Field(default=1, description="Epochs between steps.")
+    prune_type: PruneType = Field(default="basic_magnitude", description="Criterion for pruning.")
+    method: Text = Field(default="per_tensor", description="Scope over which sparsity is computed.")
+    names: Texts = Field(default=(), description="Weights to prune. Default: all of them.")
+    parameters: Arguments = Field(default=FrozenDict(), description="Options of the prune type.")
+
+    @model_validator(mode="after")
+    def _checked(self) -> Pruner:
+        _in_order(self)
+        return self
+
+
+class WeightCompression(Section):
+    """Weights set to zero while the model is trained."""
+
+    initial_sparsity: Sparsity = Field(default=0.0, description="Share of zeros at the start.")
+    target_sparsity: Sparsity = Field(default=0.97, description="Share of zeros at the end.")
+    start_epoch: Natural = Field(default=0, description="First epoch.")
+    end_epoch: Positive = Field(default=4, description="Last epoch.")
+    pruners: tuple[Pruner, ...] = Field(
+        default=(),
+        description="A list of pruners.",
+        examples=[
+            [
+                {
+                    "start_epoch": 0,
+                    "end_epoch": 4,
+                    "initial_sparsity": 0.0,
+                    "target_sparsity": 0.9,
+                    "update_frequency": 1,
+                    "prune_type": "basic_magnitude",
+                    "method": "per_tensor",
+                    "names": ["conv1.weight"],
+                    "parameters": {"pattern": "tile_pattern_1x1"},
+                }
+            ]
+        ],
+    )
+
+    @model_validator(mode="after")
+    def _checked(self) -> WeightCompression:
+        _in_order(self)
+        return self
+
+
+class StructuredPruning(Section):
+    """Channels, heads and blocks of layers removed for good, chosen by sensitivity per latency
+    gained; what is left is trained after the FP32 model and quantized, under one accuracy bar."""
+
+    ratio: Shares = Field(
+        default=(0.5, 0.35, 0.2),
+        description="Shares of the latency to remove. Each is tried, the boldest first; the first "
+        "that holds the bar wins.",
+    )
+    blocks: Flag = Field(
+        default=True, description="Whether whole residual blocks and encoder layers may go."
+    )
+    samples: Positive = Field(default=128, description="Samples that sensitivity is measured on.")
+    epochs: Positive = Field(default=10, description="Epochs of fine-tuning by distillation.")
+    learning_rate: Number = Field(default=1e-3, gt=0, description="Of AdamW, at its highest.")
+    temperature: Number = Field(default=4.0, gt=0, description="Of the softened outputs.")
+    features: Number = Field(
+        default=1.0, ge=0, description="Weight of the intermediate layers' loss."
+    )
+    labels: Number = Field(default=0.0, ge=0, description="Weight of the labels' cross entropy.")
+    mixup: Flag = Field(
+        default=True, description="Blend pictures of a batch, for teacher and student alike."
+    )
+
+
+class PruningApproach(Section):
+    """What is pruned: weights, which stay in their places as zeros, or whole channels."""
+
+    weight_compression: WeightCompression | None = Field(
+        default=None, description="Weights set to zero."
+    )
+    structured: StructuredPruning | None = Field(
+        default=None, description="Channels, heads and blocks of layers removed for good."
+    )
+
+
+class Pruning(Section):
+    """Fewer weights, trained meanwhile."""
+
+    train: Train | None = Field(default=None, description="Training while pruning.")
+    approach: PruningApproach = Field(default=PruningApproach(), description="What to prune.")
+    magnitude: Arguments | None = Field(default=None, description="Pruners of the oldest files.")

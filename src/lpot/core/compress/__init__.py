@@ -1,0 +1,1 @@
+"""Pruning and distillation: the parts that know no framework."""

@@ -1,0 +1,89 @@
+"""What a backend gives for structured pruning."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from lpot.core.batch import Inputs
+from lpot.core.compress.groups import Group, Kept
+from lpot.core.compress.pruners import WeightStore
+from lpot.core.compress.settings import Distill
+from lpot.core.model import Model
+from lpot.core.observations import Observations
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    M = TypeVar("M", bound=Model, default=Model)
+else:
+    from typing import TypeVar
+
+    M = TypeVar("M")
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What could be cut from a model: groups of channels with the importance of their units, and
+    blocks of layers that hand on what they get."""
+
+    groups: tuple[Group, ...] = ()
+    importance: Mapping[str, np.ndarray] = field(default_factory=dict)
+    blocks: Mapping[str, bool] = field(default_factory=dict)  # does it give a tuple?
+
+
+@runtime_checkable
+class Prunable(Protocol[M]):
+    """Can remove channels and blocks of layers, and train what is left after the original."""
+
+    def parts(self, model: M, batches: Sequence[Inputs], blocks: bool = True) -> Parts:
+        """Found by running, and each removal tried once."""
+        ...
+
+    def pruned(self, model: M, parts: Parts, kept: Kept, blocks: Iterable[str] = ()) -> M:
+        """The model without those units and blocks; it is not trained."""
+        ...
+
+    def distilled(self, student: M, teacher: M, loader: Iterable[Any], settings: Distill) -> M:
+        """The student trained after its teacher."""
+        ...
+
+    def reopen(self, model: M, path: Path) -> M:
+        """A pruned model of `model`, from the folder that it was saved to."""
+        ...
+
+    def keep_variant(
+        self, model: M, word: str, variant: M, observed: Mapping[int, Observations]
+    ) -> None:
+        """From now on, recipes with this word are built from the variant."""
+        ...
+
+
+@runtime_checkable
+class Sparsifiable(Protocol):
+    """Can set weights to zero in a model that is being trained."""
+
+    def weight_store(self, native: Any) -> WeightStore:
+        """The weights of the framework's own object, to be masked in place."""
+        ...
+
+    def hooked_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+    ) -> Callable[[Any], None]:
+        """The loop that a `train` section describes, which calls the hooks."""
+        ...
+
+
+@runtime_checkable
+class Teaches(Protocol):
+    """Can train a student after a teacher."""
+
+    def distilling_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: Any, hooks: Any
+    ) -> Callable[[Any], None]:
+        """The loop that `distillation.train` describes."""
+        ...

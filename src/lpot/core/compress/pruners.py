@@ -1,0 +1,194 @@
+"""Pruners: each keeps some weights of a model at zero while a training loop calls its hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from lpot.core.compress import masks
+from lpot.core.compress.masks import Array, Mask
+from lpot.core.compress.schedule import Schedule
+from lpot.core.compress.sparsity import Sparsity, count_zeros
+from lpot.core.errors import ConfigError, did_you_mean
+
+
+class WeightStore(Protocol):
+    """The weights of a model that is being trained, by name."""
+
+    def names(self) -> Sequence[str]:
+        """Those that can be pruned: of convolutions, linears and the like."""
+        ...
+
+    def others(self) -> Sequence[str]:
+        """Everything else that has a name: layers without weights, biases, norms."""
+        ...
+
+    def read(self, name: str) -> Array: ...
+
+    def mask(self, name: str, keep: Mask) -> None:
+        """Set to zero, in place, what is not kept."""
+        ...
+
+    def gradient(self, name: str) -> Array | None:
+        """None where there is none, or none can be told."""
+        ...
+
+    def pull(self, name: str, amount: Array) -> None:
+        """Add to the gradient."""
+        ...
+
+    def snapshot(self) -> Any: ...
+
+    def restore(self, snapshot: Any) -> None: ...
+
+
+@dataclass(frozen=True)
+class PrunerSpec:
+    """One pruner, as the yaml describes it."""
+
+    kind: str
+    schedule: Schedule
+    names: tuple[str, ...] = ()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""  # file:line, for messages
+
+    @property
+    def tile(self) -> tuple[int, int]:
+        """What becomes zero together: the pattern, or whole heads of `stride` rows."""
+        stride = self.parameters.get("stride")
+        return (
+            masks.tile_of(str(self.parameters.get("pattern", "tile_pattern_1x1")))
+            if (stride is None)
+            else (int(stride), 1 << 30)
+        )
+
+
+class Pruner:
+    """Its masks are made anew in each epoch, and hold after each step of the optimizer."""
+
+    def __init__(self, spec: PrunerSpec, store: WeightStore) -> None:
+        self.spec = spec
+        self.store = store
+        self.names = chosen(spec, store)
+        self.keep: dict[str, Mask] = {}
+        self._scores: dict[str, Array] = {}
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        self._mask(self.spec.schedule.at(epoch))
+
+    def on_post_grad(self) -> None:
+        """Between backward and the optimizer's step: the gradients are known."""
+        for name in self.names:
+            gradient = self.store.gradient(name)
+            if gradient is None:
+                continue
+            weight = self.store.read(name)
+            if self.spec.kind == "gradient_sensitivity":
+                found = np.abs(weight * gradient)
+                self._scores[name] = self._scores.get(name, np.zeros_like(found)) + found
+            elif self.spec.kind == "group_lasso":
+                strength = float(self.spec.parameters.get("alpha", 1e-4))
+                tile = self._tile(weight)
+                self.store.pull(name, masks.lasso_step(weight, strength, tile))
+
+    def on_batch_end(self) -> None:
+        for name, keep in self.keep.items():
+            self.store.mask(name, keep)
+
+    def finish(self) -> None:
+        """The target itself, whatever epoch the loop ended in."""
+        self._mask(self.spec.schedule.target)
+
+    def _mask(self, sparsity: float) -> None:
+        for name in self.names:
+            weight = self.store.read(name)
+            if self.spec.kind == "pattern_lock":
+                keep = self.keep.get(name, masks.locked(weight))
+            else:
+                scores = self._scores.get(name, np.abs(weight))
+                # What is zero stays zero: the lowest score there is.
+                scores = np.where(weight == 0, -1.0, scores)
+                keep = masks.lowest(scores, sparsity, self._tile(weight))
+            self.keep[name] = keep
+            self.store.mask(name, keep)
+
+    def _tile(self, weight: Array) -> tuple[int, int]:
+        rows, columns = self.spec.tile
+        wide = int(np.prod(weight.shape[1:])) if weight.ndim > 1 else weight.size
+        return rows, min(columns, max(1, wide))
+
+
+def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[str, ...]:
+    """The weights that a pruner is about; a layer may be named without `.weight`."""
+    known = list(store.names())
+    if not known:
+        raise ConfigError("the model has no convolution or linear whose weights could be pruned")
+    found: list[str] = []
+    for name in spec.names:
+        full = next((each for each in known if each == name or each.rpartition(".")[0] == name), "")
+        if not full:
+            raise ConfigError(_unknown(name, known, store.others()), "names", spec.where)
+        found.append(full)
+    return tuple(dict.fromkeys(found)) or tuple(known)
+
+
+def _unknown(name: str, known: Sequence[str], others: Sequence[str]) -> str:
+    accepted = f"expected weights such as {', '.join(known[:3])}"
+    if name in others:
+        return f"given {name!r}, which has no weights to prune; {accepted}"
+    return (
+        f"given {name!r}, which is no weight of this model{did_you_mean(name, known)}; {accepted}"
+    )
+
+
+class Pruners:
+    """All pruners of a job as one set of hooks."""
+
+    def __init__(self, specs: Iterable[PrunerSpec], store: WeightStore) -> None:
+        self.store = store
+        self.pruners = [Pruner(spec, store) for spec in specs]
+        self.epochs = 0
+        _check_apart(self.pruners)
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        self.epochs += 1
+        for pruner in self.pruners:
+            pruner.on_epoch_begin(epoch)
+
+    def on_batch_begin(self, batch: int = 0) -> None:
+        """Nothing to do: masks hold from the step before."""
+
+    def on_post_grad(self) -> None:
+        for pruner in self.pruners:
+            pruner.on_post_grad()
+
+    def on_batch_end(self) -> None:
+        for pruner in self.pruners:
+            pruner.on_batch_end()
+
+    def on_epoch_end(self) -> None:
+        self.on_batch_end()
+
+    def finish(self) -> None:
+        for pruner in self.pruners:
+            pruner.finish()
+
+    def sparsity(self) -> Sparsity:
+        names = frozenset(name for pruner in self.pruners for name in pruner.names)
+        return count_zeros({name: self.store.read(name) for name in self.store.names()}, names)
+
+
+def _check_apart(pruners: Sequence[Pruner]) -> None:
+    seen: set[str] = set()
+    for pruner in pruners:
+        twice = sorted(seen & set(pruner.names))
+        if twice:
+            raise ConfigError(
+                f"{twice[0]!r} is named by two pruners: give each weight to one of them",
+                "names",
+                pruner.spec.where,
+            )
+        seen |= set(pruner.names)

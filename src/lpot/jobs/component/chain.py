@@ -1,0 +1,55 @@
+"""One report for a chain of components."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lpot.core.result import Result
+from lpot.jobs.compress.weights import PruneResult
+
+
+@dataclass(frozen=True)
+class Step:
+    """One component of a chain, and what came of it, as far as it tells."""
+
+    name: str
+    before: float | None = None  # accuracy
+    after: float | None = None
+    met: bool | None = None
+    remark: str = ""
+
+    @classmethod
+    def of(cls, component: Any) -> Step:
+        name, result = type(component).__name__, getattr(component, "result", None)
+        if isinstance(result, Result):
+            low = ", ".join(f"{count} {word}" for word, count in result.precisions.items())
+            base = None if result.baseline is None else result.baseline.accuracy
+            return cls(name, base, result.accuracy, result.met, low)
+        if isinstance(result, PruneResult):
+            share = f"{100 * result.sparsity.share:.1f} % zeros"
+            return cls(name, result.baseline, result.accuracy, result.met, share)
+        teacher = getattr(component, "teacher_accuracy", None)
+        after = getattr(component, "accuracy", None)
+        remark = "" if teacher is None else "before: the teacher's"
+        return cls(name, teacher, after, getattr(component, "met", None), remark)
+
+
+def chain_report(steps: Sequence[Step]) -> str:
+    """A line for each step.
+
+    >>> print(chain_report([Step("Pruning", 0.9, 0.89, True, "50.0 % zeros")]))
+    1. Pruning: 0.9000 to 0.8900, holds the bar, 50.0 % zeros
+    """
+    lines = []
+    for number, step in enumerate(steps, 1):
+        parts = []
+        if step.after is not None:
+            start = "" if step.before is None else f"{step.before:.4f} to "
+            parts.append(f"{start}{step.after:.4f}")
+        if step.met is not None:
+            parts.append("holds the bar" if step.met else "misses the bar")
+        parts += [step.remark] if step.remark else []
+        lines.append(f"{number}. {step.name}: {', '.join(parts) or 'done'}")
+    return "\n".join(lines)

@@ -1,0 +1,98 @@
+"""The object behind `Distillation`: a student trained after a teacher."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lpot.backends import detect, get_backend
+from lpot.config.rules import goal as goal_of
+from lpot.core.compress.prunable import Teaches
+from lpot.core.errors import ConfigError, LpotError, TrainingError
+from lpot.core.model import Model
+from lpot.core.progress import Listener, heard_by
+from lpot.core.tune import guarded
+from lpot.jobs.component.hooks import Hooked
+from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.compress.weights import training_data
+from lpot.jobs.settings import Conf, read_config
+from lpot.jobs.tune.evaluation import make_evaluator, plain
+from lpot.jobs.tune.quantize import Request
+
+CRITERION = "distillation.train.criterion"
+
+
+class Distiller(Hooked):
+    """`accuracy` and `teacher_accuracy` are the last call's, where there is something to evaluate
+    with; `met` tells whether the student came as near to its teacher as the criterion asks."""
+
+    def __init__(self, conf_fname_or_obj: Conf = None) -> None:
+        super().__init__()
+        self.config = read_config(conf_fname_or_obj)
+        self.accuracy: float | None = None
+        self.teacher_accuracy: float | None = None
+        self.met: bool | None = None
+        self.listener: Listener = _terminal()
+
+    def run(
+        self,
+        student: Any,
+        teacher: Any,
+        train: Any = None,
+        loop: Callable[[Any], Any] | None = None,
+        eval_loader: Any = None,
+        eval_func: Any = None,
+        metric: Any = None,
+        postprocess: Any = None,
+    ) -> Model:
+        if student is None or (teacher is None and loop is None):
+            raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+        native = as_model(student)
+        backend = get_backend(self.config.model.framework or detect(native))
+        if loop is None:
+            loop = self._loop_of_yaml(backend, as_model(teacher), train)
+        with heard_by(self.listener):
+            self.listener.phase("distilling")
+            raised = guarded(lambda: loop(native))
+        if isinstance(raised, LpotError):
+            raise raised
+        if isinstance(raised, Exception):
+            raise TrainingError(f"train_func raised {type(raised).__name__}: {raised}") from raised
+        made: Model = backend.load(native)
+        request = Request(
+            self.config, native, None, eval_func, as_loader(eval_loader), None, metric, postprocess
+        )
+        evaluator = make_evaluator(request, made, self.listener.note)
+        if evaluator is not None:
+            self.accuracy = evaluator(made).accuracy
+            if teacher is not None:
+                self.teacher_accuracy = evaluator(backend.load(as_model(teacher))).accuracy
+                self.met = goal_of(self.config).is_met(self.accuracy, self.teacher_accuracy)
+                made.met = self.met
+        self.listener.close()
+        return made
+
+    def _loop_of_yaml(self, backend: Any, teacher: Any, train: Any) -> Callable[[Any], Any]:
+        section = None if self.config.distillation is None else self.config.distillation.train
+        loader = training_data(self.config, section, as_loader(train), "distillation.train")
+        if not isinstance(backend, Teaches):
+            raise ConfigError(
+                f"backend {backend.name} has no loop of its own for this: give train_func",
+                "distillation.train",
+                self.config.where("distillation.train"),
+            )
+        told = plain(section)
+        if "KnowledgeDistillationLoss" not in told["criterion"]:
+            raise ConfigError(
+                f"given {', '.join(told['criterion'])}, which knows no teacher: expected "
+                "KnowledgeDistillationLoss",
+                CRITERION,
+                self.config.where(CRITERION),
+            )
+        return backend.distilling_loop(told, loader, teacher, self)
+
+
+def _terminal() -> Listener:
+    from lpot.report.terminal import TerminalListener
+
+    return TerminalListener()

@@ -1,0 +1,1 @@
+"""Pruning and distillation as jobs: sensitivity, cuts, fine-tuning, INT8, under one bar."""

@@ -1,0 +1,259 @@
+"""Weights set to zero while a model is trained: the object behind the `Pruning` doors."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lpot.backends import detect, get_backend
+from lpot.config.rules import goal as goal_of
+from lpot.config.schema import Config
+from lpot.config.schema_pruning import Pruner as PrunerSection
+from lpot.config.schema_pruning import WeightCompression
+from lpot.core.compress.prunable import Sparsifiable
+from lpot.core.compress.pruners import Pruners, PrunerSpec
+from lpot.core.compress.schedule import Schedule
+from lpot.core.compress.sparsity import NO_GAIN, Sparsity
+from lpot.core.errors import ConfigError, LpotError, TrainingError
+from lpot.core.evaluate import Evaluator
+from lpot.core.goal import Goal
+from lpot.core.model import Model
+from lpot.core.progress import Listener, heard_by
+from lpot.core.tune import guarded
+from lpot.jobs.tune.evaluation import make_evaluator, plain, yaml_loader
+from lpot.jobs.tune.quantize import Request
+
+logger = logging.getLogger(__name__)
+
+PLACE = "pruning.approach.weight_compression"
+
+
+@dataclass(frozen=True, eq=False)
+class PruneResult:
+    """The trained model, how sparse it is, and whether it holds the bar."""
+
+    model: Model | None  # None while it is still being trained by somebody else
+    sparsity: Sparsity
+    goal: Goal
+    baseline: float | None = None
+    accuracy: float | None = None
+    met: bool | None = None  # None when nothing was evaluated
+    reached: bool = True  # is it as sparse as was asked for?
+    notes: tuple[str, ...] = ()
+
+    def save(self, path: str | Path) -> Path:
+        assert self.model is not None
+        return self.model.save(path)
+
+
+@dataclass(eq=False)
+class WeightPruning:
+    """One run: the user's loop, or that of the yaml, trains the model in place."""
+
+    config: Config
+    native: Any
+    loop: Callable[[Any], Any] | None = None
+    train: Any = None
+    eval_func: Callable[[Any], Any] | None = None
+    eval_loader: Any = None
+    metric: Any = None
+    postprocess: Any = None
+    listener: Listener = field(default_factory=Listener)
+    hooks: Any = None  # what the yaml's loop calls; this object when None
+    evaluates: bool = True
+
+    def __post_init__(self) -> None:
+        self.backend = get_backend(self.config.model.framework or detect(self.native))
+        if not isinstance(self.backend, Sparsifiable):
+            raise ConfigError(
+                f"backend {self.backend.name} can't train: give a torch module or a Keras model",
+                "pruning",
+                self.config.where("pruning"),
+            )
+        self.goal = goal_of(self.config)
+        self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
+        self.notes: list[str] = []
+        self.baseline: float | None = None
+        self._evaluator = self._make_evaluator()
+        self._best: tuple[Any, Sparsity, float] | None = None
+
+    # -- hooks --------------------------------------------------------------------------------
+
+    def on_epoch_begin(self, epoch: int) -> None:
+        self.pruners.on_epoch_begin(epoch)
+
+    def on_batch_begin(self, batch: int = 0) -> None:
+        self.pruners.on_batch_begin(batch)
+
+    def on_post_grad(self) -> None:
+        self.pruners.on_post_grad()
+
+    def on_batch_end(self) -> None:
+        self.pruners.on_batch_end()
+
+    def on_epoch_end(self) -> None:
+        """The sparsest state that holds the bar is remembered."""
+        self.pruners.on_epoch_end()
+        self._remember()
+
+    # -- the run ------------------------------------------------------------------------------
+
+    def __call__(self) -> PruneResult:
+        loop = self.loop or self._loop_of_yaml()
+        with heard_by(self.listener):
+            if self._evaluator is not None:
+                self.listener.phase("evaluating FP32")
+                self.baseline = self._score()
+                self.goal.check_baseline(self.baseline)
+            self.listener.phase("training with pruning")
+            self._train(loop)
+            self.pruners.finish()
+            return self._result()
+
+    def _train(self, loop: Callable[[Any], Any]) -> None:
+        raised = guarded(lambda: loop(self.native))
+        if isinstance(raised, LpotError):
+            raise raised
+        if isinstance(raised, Exception):
+            said = f"pruning_func raised {type(raised).__name__}: {raised}"
+            raise TrainingError(said) from raised
+        if not self.pruners.epochs:
+            raise TrainingError(
+                "pruning_func ended without calling on_epoch_begin(epoch): call the hooks "
+                "on_epoch_begin, on_batch_end and on_epoch_end of this object in your loop"
+            )
+
+    def _result(self) -> PruneResult:
+        sparsity, accuracy = self.pruners.sparsity(), self._score() if self._evaluator else None
+        met = None
+        reached = True
+        if accuracy is not None and self.baseline is not None:
+            met = self.goal.is_met(accuracy, self.baseline)
+            if not met:
+                sparsity, accuracy, met, reached = self._fall_back(sparsity, accuracy)
+        self.notes.append(NO_GAIN)
+        logger.info("%s", sparsity.table())
+        for note in self.notes:
+            self.listener.note(note)
+        return PruneResult(
+            self.backend.load(self.native) if self.evaluates else None,
+            sparsity,
+            self.goal,
+            self.baseline,
+            accuracy,
+            met,
+            reached,
+            tuple(self.notes),
+        )
+
+    def _fall_back(self, sparsity: Sparsity, accuracy: float) -> tuple[Sparsity, float, bool, bool]:
+        assert self.baseline is not None
+        bar = self.goal.bar(self.baseline)
+        missed = f"{100 * sparsity.share:.1f} % of zeros give {accuracy:.4f}, below {bar:.4f}"
+        if self._best is None:
+            self.notes.append(f"warning: {missed}, and no epoch held the bar")
+            return sparsity, accuracy, False, True
+        snapshot, sparse, best = self._best
+        self.pruners.store.restore(snapshot)
+        self.notes.append(
+            f"warning: {missed}: the sparsest state that held it is handed back, "
+            f"{100 * sparse.share:.1f} % of zeros with {best:.4f}"
+        )
+        return sparse, best, True, False
+
+    def _remember(self) -> None:
+        if self._evaluator is None or self.baseline is None:
+            return
+        sparse = self.pruners.sparsity()
+        if self._best is not None and sparse.share < self._best[1].share:
+            return
+        accuracy = self._score()
+        if self.goal.is_met(accuracy, self.baseline):
+            self._best = (self.pruners.store.snapshot(), sparse, accuracy)
+
+    # -- parts --------------------------------------------------------------------------------
+
+    def _make_evaluator(self) -> Evaluator | None:
+        if not self.evaluates:
+            return None
+        request = Request(
+            config=self.config,
+            model=self.native,
+            eval_func=self.eval_func,
+            eval_loader=self.eval_loader,
+            metric=self.metric,
+            postprocess=self.postprocess,
+        )
+        return make_evaluator(request, self.backend.load(self.native), self.notes.append)
+
+    def _score(self) -> float:
+        assert self._evaluator is not None
+        return self._evaluator(self.backend.load(self.native)).accuracy
+
+    def _loop_of_yaml(self) -> Callable[[Any], Any]:
+        section = None if self.config.pruning is None else self.config.pruning.train
+        loader = training_data(self.config, section, self.train, "pruning.train")
+        assert isinstance(self.backend, Sparsifiable)
+        return self.backend.hooked_loop(plain(section), loader, self.hooks or self)
+
+
+def training_data(config: Config, section: Any, given: Any, path: str) -> Any:
+    """The loader of a `train` section, which must be complete."""
+    where = config.where(path) or config.where(path.partition(".")[0])
+    if section is None:
+        raise ConfigError(
+            "no training loop: give a function that trains, or optimizer, criterion and end_epoch",
+            path,
+            where,
+        )
+    needed = ("optimizer", "criterion", "end_epoch")
+    lacking = [name for name in needed if getattr(section, name) is None]
+    if lacking:
+        raise ConfigError(f"{' and '.join(lacking)} not given", path, where)
+    if section.end_epoch <= section.start_epoch:
+        raise ConfigError(
+            f"given {section.end_epoch}: expected more than start_epoch ({section.start_epoch}), "
+            "or nothing is trained",
+            f"{path}.end_epoch",
+            config.where(f"{path}.end_epoch"),
+        )
+    if given is not None:
+        return given
+    if section.dataloader is None:
+        raise ConfigError("no dataloader, and no train_dataloader was given", path, where)
+    return yaml_loader(config, section.dataloader, f"{path}.dataloader")
+
+
+def specs(config: Config) -> tuple[PrunerSpec, ...]:
+    """The pruners of a yaml; without a list, one for all weights."""
+    section = None if config.pruning is None else config.pruning.approach.weight_compression
+    if section is None:
+        raise ConfigError(
+            "nothing says what to prune: give `weight_compression` or `structured`",
+            "pruning.approach",
+            config.where("pruning.approach"),
+        )
+    listed = section.pruners or (PrunerSection(),)
+    found = []
+    for number, one in enumerate(listed):
+        where = config.where(f"{PLACE}.pruners[{number}].names") if section.pruners else ""
+        found.append(_spec(section, one, where))
+    return tuple(found)
+
+
+def _spec(section: WeightCompression, one: PrunerSection, where: str) -> PrunerSpec:
+    def value(name: str) -> Any:
+        own = getattr(one, name)
+        return getattr(section, name) if own is None else own
+
+    schedule = Schedule(
+        value("initial_sparsity"),
+        value("target_sparsity"),
+        value("start_epoch"),
+        value("end_epoch"),
+        one.update_frequency,
+    )
+    return PrunerSpec(one.prune_type, schedule, tuple(one.names), dict(one.parameters), where)

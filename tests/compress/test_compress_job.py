@@ -1,0 +1,61 @@
+"""Prune, distill and quantize a residual net under one bar; go on from what is there; reload."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from tests.compress.nets import Batches, Residual, scorer, trained  # noqa: E402
+
+import lpot  # noqa: E402
+
+TRAIN, TEST = Batches(0, 600), Batches(600, 900)
+
+
+@pytest.fixture(scope="module")
+def net() -> Any:
+    torch.manual_seed(1)
+    return trained(Residual(), TRAIN)
+
+
+def compressed(net: Any, workspace: Path, goal: Any, **structured: Any) -> lpot.Result:
+    settings = {"ratio": [0.2], "epochs": 5, "samples": 50, "learning_rate": 0.01, **structured}
+    return lpot.tune(
+        net,
+        TRAIN,
+        scorer(TEST),
+        goal,
+        config={"pruning": {"approach": {"structured": settings}}},
+        train_loader=TRAIN,
+        workspace=workspace,
+        measure_speed=False,
+    )
+
+
+def test_a_pruned_net_holds_the_bar_is_smaller_and_can_be_loaded(net: Any, tmp_path: Path) -> None:
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    result = compressed(net, tmp_path / "w", lpot.Goal(absolute=0.5))
+    assert result.met and result.recipe.repairs[-1] == "pruned 20%"
+    assert any(note.startswith("pruned 20%: blocks") for note in result.notes)
+    parameters = [sum(t.numel() for t in m.parameters()) for m in (net, result.model.origin.root)]
+    assert parameters[1] < parameters[0]
+    again = lpot.load(result.path, module=Residual())  # of the original architecture
+    assert scorer(TEST)(again.native) == result.accuracy
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+    rerun = compressed(net, tmp_path / "w", lpot.Goal(absolute=0.5))
+    assert all(trial.recalled for trial in rerun.trials)
+    assert any("trained earlier is used" in note for note in rerun.notes)
+
+
+def test_a_bar_that_no_pruned_net_holds_gives_plain_int8(net: Any, tmp_path: Path) -> None:
+    result = compressed(
+        net, tmp_path / "w", lpot.Goal(absolute=0.02), ratio=[0.9], epochs=1, learning_rate=1e-7
+    )
+    assert result.met and not any(word.startswith("pruned") for word in result.recipe.repairs)
+    assert "no pruned model held the bar: the model is quantized alone" in result.notes

@@ -1,0 +1,272 @@
+"""Zeros by magnitude, gradient, pattern and group: exact, kept in training, named, and told."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+from tests.compress.nets import Batches, Residual, scorer, trained  # noqa: E402
+
+import lpot  # noqa: E402
+from lpot.config import load  # noqa: E402
+from lpot.core.compress import masks  # noqa: E402
+from lpot.core.errors import ConfigError, TrainingError  # noqa: E402
+from lpot.experimental import Component, Distillation, Pruning, Quantization, Scheduler  # noqa: E402
+
+STATIC = "post_training_static_quant"
+TRAIN, TEST = Batches(0, 600), Batches(600, 900)
+
+
+@pytest.fixture(scope="module")
+def original() -> Any:
+    torch.manual_seed(1)
+    return trained(Residual(), TRAIN)
+
+
+@pytest.fixture
+def net(original: Any) -> Any:
+    return copy.deepcopy(original)
+
+
+def conf(target: float = 0.5, end: int = 3, loss: float = 0.9, **pruner: Any) -> dict[str, Any]:
+    compression: dict[str, Any] = {"start_epoch": 0, "end_epoch": end, "target_sparsity": target}
+    if pruner:
+        compression["pruners"] = [pruner]
+    return {
+        "pruning": {
+            "train": {
+                "start_epoch": 0,
+                "end_epoch": end,
+                "optimizer": {"SGD": {"learning_rate": 0.02, "momentum": 0.9}},
+                "criterion": {"CrossEntropyLoss": {}},
+            },
+            "approach": {"weight_compression": compression},
+        },
+        "tuning": {"accuracy_criterion": {"relative": loss}},
+    }
+
+
+def loop_of(prune: Any, epochs: int = 3) -> Any:
+    def pruning_func(model: Any) -> None:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+        for epoch in range(epochs):
+            prune.on_epoch_begin(epoch)
+            model.train()
+            for number, (images, labels) in enumerate(TRAIN):
+                prune.on_batch_begin(number)
+                optimizer.zero_grad()
+                output = model(torch.tensor(images))
+                torch.nn.functional.cross_entropy(output, torch.tensor(labels)).backward()
+                prune.on_post_grad()
+                optimizer.step()
+                prune.on_batch_end()
+            prune.on_epoch_end()
+
+    return pruning_func
+
+
+@pytest.mark.parametrize("target", [0.5, 0.8])
+def test_magnitude_pruning_reaches_its_target_exactly(net: Any, target: float) -> None:
+    prune = Pruning(conf(target))
+    prune.model, prune.pruning_func, prune.eval_func = net, loop_of(prune, 8), scorer(TEST)
+    model = prune()
+    found = prune.result
+    assert found.met and found.reached and found.accuracy > 0.5
+    assert "no CPU runtime here runs such a model faster" in found.notes[-1]
+    for layer in found.sparsity.layers:
+        weight = dict(model.native.named_parameters())[layer.name].detach().numpy()
+        assert layer.zeros == int((weight == 0).sum()) == round(target * layer.total)
+    assert f"{found.sparsity.layers[0].zeros} of" in found.sparsity.table()
+
+
+def test_the_yaml_trains_without_a_loop_and_the_first_door_gives_the_native_model(
+    net: Any,
+) -> None:
+    native = lpot.Pruning(conf(0.5))(net, TRAIN, eval_func=scorer(TEST))
+    assert isinstance(native, Residual)
+    assert int((native.fc.weight == 0).sum()) == 40
+
+
+def test_only_the_layers_named_are_pruned_and_pattern_lock_keeps_zeros(net: Any) -> None:
+    prune = Pruning(conf(0.5, prune_type="basic_magnitude", names=["fc"]))
+    prune.model, prune.pruning_func = net, loop_of(prune, 1)
+    prune()
+    shares = {layer.name: layer.share for layer in prune.result.sparsity.layers}
+    assert shares.pop("fc.weight") == 0.5 and set(shares.values()) == {0.0}
+    lock = Pruning(conf(0.9, prune_type="pattern_lock", names=["fc"]))
+    lock.model, lock.pruning_func = net, loop_of(lock, 1)
+    before = net.fc.weight.detach() == 0
+    lock()
+    assert torch.equal(before, net.fc.weight.detach() == 0)
+
+
+@pytest.mark.parametrize("kind", ["gradient_sensitivity", "group_lasso"])
+def test_other_pruners_zero_whole_tiles(net: Any, kind: str) -> None:
+    options = {"pattern": "tile_pattern_2x2"}
+    prune = Pruning(conf(0.5, prune_type=kind, names=["blocks.0.a"], parameters=options))
+    prune.model, prune.pruning_func = net, loop_of(prune, 2)
+    prune()
+    zero = (net.blocks[0].a.weight.detach().numpy() == 0).reshape(16, -1)
+    tiles = zero.reshape(8, 2, -1, 2)
+    assert tiles.all((1, 3)).sum() == 8 * 36 // 2 == tiles.any((1, 3)).sum()
+
+
+def test_a_target_that_misses_the_bar_gives_the_sparsest_that_holds_it(net: Any) -> None:
+    prune = Pruning(conf(0.98, end=4, loss=0.08))
+    prune.model, prune.pruning_func, prune.eval_func = net, loop_of(prune, 4), scorer(TEST)
+    model = prune()
+    found = prune.result
+    assert found.met and not found.reached and found.sparsity.share < 0.98
+    assert any("the sparsest state that held it is handed back" in note for note in found.notes)
+    assert scorer(TEST)(model.native) == found.accuracy
+
+
+def test_a_loop_without_hooks_and_hooks_without_a_loop_are_told(net: Any) -> None:
+    prune = Pruning(conf())
+    prune.model, prune.pruning_func = net, lambda model: None
+    with pytest.raises(TrainingError, match="without calling on_epoch_begin"):
+        prune()
+    with pytest.raises(ConfigError, match="while the pruning runs"):
+        prune.on_epoch_begin(0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("initial_sparsity: 0.5\n      target_sparsity: 0.2", ":7: .*below initial_sparsity"),
+        ("end_epoch: 0", ":6: .*end_epoch"),
+        ("start_epoch: 5\n      end_epoch: 2", ":7: .*before start_epoch"),
+        ("pruners:\n        - {names: [fz.weight]}", ":7: .*did you mean 'fc.weight'"),
+        ("pruners:\n        - {names: [blocks.0.norm]}", ":7: .*has no weights to prune"),
+        ("pruners:\n        - {prune_type: magnitude}", ":7: .*allowed: basic_magnitude"),
+        (
+            "pruners:\n        - {initial_sparsity: 0.9, target_sparsity: 0.1}",
+            ":7: .*below initial",
+        ),
+    ],
+)
+def test_mistakes_come_with_file_and_line(tmp_path: Path, net: Any, lines: str, said: str) -> None:
+    path = tmp_path / "prune.yaml"
+    path.write_text(
+        "model: {name: net, framework: pytorch}\npruning:\n  train: {end_epoch: 1}\n  approach:\n"
+        f"    weight_compression:\n      {lines}\n"
+    )
+    with pytest.raises(ConfigError, match=said):
+        prune = Pruning(str(path))
+        prune.model, prune.pruning_func = net, loop_of(prune)
+        prune()
+
+
+def test_a_train_section_that_trains_nothing_is_told(tmp_path: Path, net: Any) -> None:
+    given = conf()
+    given["pruning"]["train"]["end_epoch"] = 0
+    prune = Pruning(given)
+    prune.model, prune.train_dataloader = net, TRAIN
+    with pytest.raises(ConfigError, match="given 0: expected more than start_epoch"):
+        prune()
+
+
+def test_a_student_learns_from_its_teacher_by_the_yaml(net: Any) -> None:
+    torch.manual_seed(2)
+    student = Residual(6, 1)
+    distiller = Distillation(
+        {
+            "distillation": {
+                "train": {
+                    "end_epoch": 8,
+                    "optimizer": {"SGD": {"learning_rate": 0.1, "momentum": 0.9}},
+                    "criterion": {
+                        "KnowledgeDistillationLoss": {
+                            "temperature": 2.0,
+                            "loss_types": ["CE", "KL"],
+                            "loss_weights": [0.5, 0.5],
+                        }
+                    },
+                }
+            },
+            "tuning": {"accuracy_criterion": {"relative": 0.9}},
+        }
+    )
+    before = scorer(TEST)(student.eval())
+    distiller.student_model, distiller.teacher_model = student, net
+    distiller.train_dataloader, distiller.eval_func = TRAIN, scorer(TEST)
+    distiller()
+    assert distiller.accuracy > max(0.3, before) and distiller.met
+
+
+def test_a_chain_prunes_and_then_quantizes_with_one_report(net: Any, tmp_path: Path) -> None:
+    prune = Pruning(conf(0.5))
+    prune.pruning_func, prune.eval_func = loop_of(prune, 2), scorer(TEST)
+    quantizer = Quantization(
+        {"tuning": {"workspace": {"path": str(tmp_path)}, "accuracy_criterion": {"relative": 0.5}}}
+    )
+    quantizer.calib_dataloader, quantizer.eval_func = TRAIN, scorer(TEST)
+    quantizer.measure_speed = False
+    scheduler = Scheduler()
+    scheduler.model = net
+    scheduler.append(prune, quantizer)
+    model = scheduler()
+    assert model.is_quantized
+    assert [step.name for step in scheduler.steps] == ["Pruning", "Quantization"]
+    assert scheduler.report().startswith("1. Pruning: ")
+
+
+def test_training_for_int8_and_pruning_are_combined(net: Any, tmp_path: Path) -> None:
+    quantizer = Quantization(
+        {
+            "quantization": {"approach": "quant_aware_training"},
+            "tuning": {
+                "workspace": {"path": str(tmp_path)},
+                "accuracy_criterion": {"relative": 0.5},
+            },
+        }
+    )
+    quantizer.calib_dataloader, quantizer.eval_func = TRAIN, scorer(TEST)
+    quantizer.measure_speed = False
+    prune = Pruning(conf(0.5))
+    prune.pruning_func = loop_of(prune, 2)
+    scheduler = Scheduler()
+    scheduler.model = net
+    scheduler.append(scheduler.combine(prune, quantizer))
+    model = scheduler()
+    weight = model.native.fc.weight.dequantize() if model.is_quantized else model.native.fc.weight
+    assert prune.result.sparsity.share == pytest.approx(0.5, abs=0.01)
+    assert int((weight == 0).sum()) >= 38
+    with pytest.raises(ConfigError, match="quant_aware_training"):
+        scheduler.combine(prune, Quantization({"quantization": {"approach": STATIC}}))
+
+
+def test_components_of_ones_own_run_with_hooks() -> None:
+    seen: list[Any] = []
+
+    class Mine(Component):
+        def execute(self) -> str:
+            self.on_epoch_begin(1)
+            return f"{self.model}!"
+
+    mine = Mine()
+    mine.register_hook("on_epoch_begin", seen.append)
+    scheduler = Scheduler()
+    scheduler.model = "model"
+    scheduler.append(mine)
+    assert scheduler() == "model!" and seen == [1]
+    with pytest.raises(ConfigError, match="did you mean 'on_epoch_end'"):
+        mine.register_hook("on_epoch_ends", print)
+
+
+def test_masks_are_exact_and_tiles_are_whole() -> None:
+    draw = np.random.default_rng(0)
+    weight = draw.normal(size=(7, 5, 3))
+    for share in (0.0, 0.33, 0.9):
+        assert (~masks.magnitude(weight, share)).sum() == round(share * weight.size)
+    assert masks.magnitude(np.ones((4, 4)), 0.5).sum() == 8  # ties too
+    with pytest.raises(ConfigError, match="tile_pattern_1x1"):
+        masks.tile_of("4x4")
+    assert load({"pruning": {"approach": {"weight_compression": {}}}}).pruning is not None
