@@ -38,6 +38,7 @@ class WeightPruner(Hooked):
         if model is None:
             raise ConfigError("no model was given: set `model`, or pass it to the call", "model")
         pruning = self.config.pruning
+        found: PruneResult | Result
         try:
             if pruning is not None and pruning.approach.structured is not None:
                 found = self._compress(model, train, eval_loader, eval_func, metric, postprocess)
@@ -59,10 +60,13 @@ class WeightPruner(Hooked):
             self._run = None
             self.listener.close()
         self.result = found
-        assert found.model is not None
-        return found.model
+        made = found.model
+        assert made is not None
+        return made
 
-    def _compress(self, model: Any, train: Any, eval_loader: Any, eval_func: Any, *how: Any) -> Any:
+    def _compress(
+        self, model: Any, train: Any, eval_loader: Any, eval_func: Any, *how: Any
+    ) -> Result:
         metric, postprocess = how
         return quantize(
             Request(

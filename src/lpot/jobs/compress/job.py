@@ -157,7 +157,7 @@ class CompressJob(Job):
             variant = backend.distilled(plan.model, self.model, self.loader, self.settings.distill)
             words = plan.words
             variant.card = {"pruning": {"origin": self._origin, "cuts": words}}
-            backend.save(variant, folder)  # type: ignore[attr-defined]
+            backend.save(variant, folder)
         sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.model, variant))
         self.add_note(f"{word}: {words}; {sizes} in FP32")
         backend.keep_variant(self.model, word, variant, self._observe(variant))

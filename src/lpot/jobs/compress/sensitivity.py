@@ -40,7 +40,7 @@ def possible_cuts(bench: Workbench, parts: Parts) -> list[Cut]:
     base = _low(bench, bench.model)
     gains: dict[tuple[object, ...], float] = {}
     cuts: list[Cut] = []
-    work = [*parts.groups, *parts.blocks]
+    work: list[Group | str] = [*parts.groups, *parts.blocks]
     bench.listener.phase("measuring what each cut costs and gains", len(work))
     for item in counted(work, bench.listener):
         if isinstance(item, Group):
