@@ -18,7 +18,7 @@ import onnx
 import onnxruntime as ort
 
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, images, rows
-from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow import TensorflowBackend, offer
 from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.errors import UnsupportedModel
@@ -99,3 +99,30 @@ def test_a_model_read_back_says_why_it_can_not_be_exported(tmp_path: Path) -> No
     again = BACKEND.restore(built.save(tmp_path / "low.pb"))
     with pytest.raises(UnsupportedModel, match="quantize"):
         again.export_onnx(tmp_path / "low.onnx")
+
+
+def test_the_export_is_offered_with_a_measured_gain_or_not_at_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = BACKEND.load(cnn())
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    low = BACKEND.build(model, recipe, BACKEND.observe(model, images(2), (0,))[0])
+    seconds = iter([0.002, 0.001] * offer.TURNS)
+    monkeypatch.setattr(offer, "_timed", lambda call: (next(seconds),) * 3)
+    (told,) = BACKEND.offers(low)
+    assert "2.00 times as fast" in told and "measured here" in told
+    seconds = iter([0.001, 0.002] * offer.TURNS)
+    assert BACKEND.offers(low) == ()  # slower: not spoken of
+    assert BACKEND.offers(model) == ()
+
+
+def test_an_export_that_fails_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = BACKEND.load(cnn())
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    low = BACKEND.build(model, recipe, BACKEND.observe(model, images(2), (0,))[0])
+
+    def fails(*args: Any, **kwargs: Any) -> Path:
+        raise UnsupportedModel("tf2onnx can't convert the graph")
+
+    monkeypatch.setattr(type(low), "export_onnx", fails)
+    assert BACKEND.offers(low) == ()

@@ -14,11 +14,11 @@ from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.advise import advise
 from lpot.backends.tensorflow.build import Built, build_net, half_ops
-from lpot.backends.tensorflow.export import offer
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
+from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.rank import rank
@@ -139,8 +139,8 @@ class TensorflowBackend(Backend[TensorflowModel]):
         return profile(model, inputs, runs)
 
     def offers(self, model: TensorflowModel) -> tuple[str, ...]:
-        """What else can be had of the result."""
-        return (offer(),) if model.recipe is not None and model.recipe.low_ops else ()
+        """What else the result can become, as far as it was tried here."""
+        return onnx_offer(model) if model.recipe is not None and model.recipe.low_ops else ()
 
     def versions(self) -> dict[str, str]:
         return {"tensorflow": tf.__version__}

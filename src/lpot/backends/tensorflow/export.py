@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,6 @@ logger = logging.getLogger(__name__)
 
 OPSET = 17
 PRODUCTS = ("Conv", "MatMul", "Gemm")
-# From `make bench`, 2 threads, AVX-512 VNNI; ResNet50 at batch 8, MobileNet v1 at batch 1.
-MEASURED = "in our benchmark ResNet50 ran 2.7 and MobileNet 3.6 times as fast as TensorFlow's FP32"
 BEHIND = ("Add", "Relu", "Clip")  # bias and activation
 
 
@@ -61,16 +58,6 @@ def _mended(prepared: Prepared, plan: Plan) -> Net:
             const = make_const(name_for(f"{unit.node}/mended"), value)
             changes |= {const.name: const, add.name: with_inputs(add, [unit.node, const.name])}
     return prepared.net.changed(changes)
-
-
-def offer() -> str:
-    """What the report says of the export."""
-    packages = [name for name in ("tf2onnx", "onnxruntime") if find_spec(name) is None]
-    needs = f" (it needs pip install {' '.join(packages)})" if packages else ""
-    return (
-        "result.model.export_onnx('model.onnx') writes the same INT8 model for ONNX Runtime, where "
-        f"convolutions are often faster still: {MEASURED}{needs}; `lpot benchmark` compares the two"
-    )
 
 
 def _convert(net: Net, opset: int) -> Any:

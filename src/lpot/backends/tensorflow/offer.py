@@ -1,0 +1,100 @@
+"""What the same INT8 model would gain in ONNX Runtime: tried and timed, or not spoken of."""
+
+from __future__ import annotations
+
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.run import run
+from lpot.core.errors import LpotError
+from lpot.core.measure import compare
+
+if TYPE_CHECKING:
+    from lpot.backends.tensorflow.model import TensorflowModel
+
+logger = logging.getLogger(__name__)
+
+NEEDS = ("tf2onnx", "onnxruntime")
+LARGEST = 1 << 28  # bytes of a model that is converted just to see
+TURNS, SECONDS = 8, 0.2
+WORTH = 1.1  # how much faster it must be to be spoken of
+FAR = 0.1  # relative error of outputs above which the two are not the same model
+
+
+def offer(model: TensorflowModel) -> tuple[str, ...]:
+    """By how much the ONNX export is faster here; nothing where it is not, or can't be made."""
+    if model.drawn is None or model.probe is None or model.nbytes > LARGEST:
+        return ()
+    if any(find_spec(name) is None for name in NEEDS):
+        return ()
+    with tempfile.TemporaryDirectory(prefix="lpot-onnx-") as folder:
+        try:
+            ratio = _ratio(model, Path(folder) / "model.onnx")
+        except (LpotError, RuntimeError, ValueError) as error:
+            logger.info("the ONNX export is not offered: %s", error)
+            return ()
+    if ratio is None:
+        return ()
+    return (
+        "result.model.export_onnx('model.onnx') writes the same INT8 model for ONNX Runtime, where "
+        f"it ran {ratio:.2f} times as fast as this one (measured here, in turns, on a calibration "
+        "batch); `lpot benchmark` compares them closely",
+    )
+
+
+def _ratio(model: TensorflowModel, path: Path) -> float | None:
+    """How many times as fast it is; None where that is nothing, or not sure."""
+    assert model.probe is not None
+    elsewhere = _opened(model.export_onnx(path), model)
+    probe = model.probe
+    here = run(model, probe)
+    for one, other in zip(here, elsewhere(), strict=True):
+        if one.dtype.kind == "f" and not _near(one, other):
+            logger.info("the ONNX export gives other outputs: it is not offered")
+            return None
+    rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
+    for _ in range(TURNS):
+        rounds[0].append(_timed(lambda: run(model, probe)))
+        rounds[1].append(_timed(elsewhere))
+    found = compare(*rounds)
+    return found.ratio if found.verdict == "faster" and found.ratio > WORTH else None
+
+
+def _opened(path: Path, model: TensorflowModel) -> Callable[[], list[Any]]:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = int(os.environ.get("LPOT_THREADS", "0"))
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
+    assert isinstance(model.probe, dict)
+    feeds = {item.name: model.probe[item.name] for item in session.get_inputs()}
+    return lambda: list(session.run(None, feeds))
+
+
+def _near(one: np.ndarray, other: np.ndarray) -> bool:
+    if one.shape != other.shape:
+        return False
+    exact = one.astype(np.float64)
+    error = float(np.sqrt(((other - exact) ** 2).mean()))
+    return error <= FAR * float(np.sqrt((exact**2).mean())) + 1e-6
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, ...]:
+    """Seconds of single runs, for a moment."""
+    call()
+    found: list[float] = []
+    start = time.perf_counter()
+    while time.perf_counter() - start < SECONDS or len(found) < 3:
+        begun = time.perf_counter()
+        call()
+        found.append(time.perf_counter() - begun)
+    return tuple(found)
