@@ -48,6 +48,7 @@ CLASSES: Mapping[str, str] = {
     "onnx.": "onnx",
     "onnx_ml_pb2.": "onnx",
     "torch.nn.": "pytorch",
+    "torch.export.": "pytorch",
     "tensorflow.": "tensorflow",
     "keras.": "tensorflow",
     "mxnet.": "mxnet",

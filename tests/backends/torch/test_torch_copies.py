@@ -247,3 +247,33 @@ def test_a_compiled_module_is_an_architecture_too(tmp_path: Path) -> None:
     folder = BACKEND.save(built, tmp_path / "saved")
     again = BACKEND.restore(folder, torch.compile(Residual()))
     assert np.array_equal(BACKEND.run(built, batches[0])[0], BACKEND.run(again, batches[0])[0])
+
+
+def test_compiled_parts_are_tuned_as_they_were_before(tmp_path: Path) -> None:
+    def make() -> nn.Module:
+        torch.manual_seed(0)
+        inner = torch.compile(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), backend="eager")
+        return nn.Sequential(nn.Linear(8, 8), inner).eval()
+
+    model, batches = BACKEND.load(make()), [(torch.randn(4, 8),) for _ in range(2)]
+    built = BACKEND.build(model, default(model), BACKEND.observe(model, batches, (0,))[0])
+    assert sorted(key.name for key in built.recipe.ops) == ["0", "1.0"]
+    again = BACKEND.restore(BACKEND.save(built, tmp_path / "saved"), make())
+    assert same(again.native, built.native, batches[0])
+
+
+@pytest.mark.parametrize("move", [lambda n: n.half(), lambda n: n.double(), lambda n: n.to("meta")])
+def test_packed_integers_do_not_follow_to_other_dtypes_and_devices(move: Any) -> None:
+    built, _ = residual()
+    with pytest.raises(UnsupportedModel, match=r"stays on the CPU and in its dtype"):
+        move(copy.deepcopy(built.native))
+
+
+def test_quantized_buffers_and_exported_programs_are_refused_with_the_way_round() -> None:
+    module = nn.Sequential(nn.Linear(4, 4)).eval()
+    exported = torch.export.export(module, (torch.randn(2, 4),))
+    with pytest.raises(UnsupportedModel, match=r"ExportedProgram.*the nn\.Module.*export"):
+        lpot.tune(exported, [torch.randn(2, 4)])
+    module.register_buffer("w", torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
+    with pytest.raises(UnsupportedModel, match="quantized already: 'w'"):
+        BACKEND.load(module)

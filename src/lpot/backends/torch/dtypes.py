@@ -35,6 +35,7 @@ def copied(module: nn.Module) -> nn.Module:
 
 def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
     """Our own copy in float32 and eval mode, weights settled; it remembers the user's dtype."""
+    unwrap_parts(module)
     settle(module)
     own = dtype or _own_dtype(module)
     if own != FLOAT32 and dtype is None:
@@ -58,6 +59,15 @@ def _own_dtype(module: nn.Module) -> str:
 
 def dtype_of(module: nn.Module) -> str:
     return str(getattr(module, _MARK, FLOAT32))
+
+
+def unwrap_parts(module: nn.Module) -> None:
+    """Parts as they were before torch.compile: its wrappers run code made for other modules."""
+    for part in list(module.modules()):
+        for name, child in part._modules.items():
+            inner = getattr(child, "_orig_mod", None)
+            if isinstance(inner, nn.Module):
+                part._modules[name] = inner
 
 
 def settle(module: nn.Module) -> None:

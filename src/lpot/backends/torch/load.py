@@ -61,6 +61,11 @@ def load_module(source: Any) -> Workshop:
 
 
 def _unwrap(source: Any) -> nn.Module:
+    if isinstance(source, torch.export.ExportedProgram):
+        raise UnsupportedModel(
+            "an ExportedProgram holds products, no layers: give the nn.Module that it was exported "
+            "from, and export the result with result.model.export('int8.pt2')"
+        )
     if not isinstance(source, nn.Module):
         raise UnsupportedModel(
             f"a {type(source).__module__}.{type(source).__qualname__} is no torch model: "
@@ -95,7 +100,7 @@ def _check_plain(module: nn.Module) -> None:
                 f"the model is quantized already, by {by} (first at {name or 'the model'!r}, a "
                 f"{type(part).__name__}): give the FP32 model that it was made from"
             )
-    for name, tensor in module.named_parameters():
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if tensor.is_quantized or type(tensor).__module__.startswith("torchao."):
             raise UnsupportedModel(
                 f"the model is quantized already: {name!r} is no plain tensor; give the FP32 model"

@@ -30,9 +30,21 @@ def run(module: nn.Module, inputs: Inputs) -> list[np.ndarray]:
         output = call(module, inputs)
     except CALL_ERRORS as error:
         raise DataError(
-            f"{type(module).__name__} could not run on a batch ({describe(inputs)}): {error}"
+            f"{type(module).__name__} could not run on a batch ({describe(inputs)}): "
+            f"{error}{guess(module, inputs)}"
         ) from error
     return [to_numpy(value) for value in tensors(output)]
+
+
+def guess(module: nn.Module, inputs: Inputs) -> str:
+    """Would it have run as a batch of one?"""
+    if not isinstance(inputs, tuple) or not all(isinstance(x, torch.Tensor) for x in inputs):
+        return ""
+    try:
+        call(module, tuple(x.unsqueeze(0) for x in inputs))
+    except CALL_ERRORS:
+        return ""
+    return " (is the batch dimension missing?)"
 
 
 def to_numpy(value: torch.Tensor) -> np.ndarray:

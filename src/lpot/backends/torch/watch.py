@@ -24,7 +24,7 @@ from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
 from lpot.backends.torch.program import Action, Program, assemble, float_action
 from lpot.backends.torch.ranges import FACTOR, NO_KERNEL_HERE, inlet_name, outlet_name, point_name
-from lpot.backends.torch.run import CALL_ERRORS, call
+from lpot.backends.torch.run import CALL_ERRORS, call, guess
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
@@ -97,24 +97,14 @@ class Watch:
             return output
         except CALL_ERRORS as error:
             where = f" near op {self._op!r}" if self._op else ""
+            hint = guess(self._workshop.fresh(), inputs)
             raise CalibrationError(
                 f"calibration batch {number} ({describe(inputs)}) failed in "
-                f"{type(self._root).__name__}{where}: {error}{self._guess(inputs)}"
+                f"{type(self._root).__name__}{where}: {error}{hint}"
             ) from error
         finally:
             self._last = None
             self._channels.forget()
-
-    def _guess(self, inputs: Inputs) -> str:
-        """Would it have run as a batch of one?"""
-        if not isinstance(inputs, tuple) or not all(isinstance(x, torch.Tensor) for x in inputs):
-            return ""
-        try:
-            with self._aside():
-                call(self._workshop.fresh(), tuple(x.unsqueeze(0) for x in inputs))
-        except CALL_ERRORS:
-            return ""
-        return " (is the batch dimension missing?)"
 
     def confirm(self, inputs: Inputs) -> None:
         """Try on a batch that was run what its norms are thought to allow."""

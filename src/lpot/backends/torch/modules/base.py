@@ -13,6 +13,10 @@ from lpot.backends.torch.weights import Weights
 from lpot.core.errors import UnsupportedModel
 
 RELOAD = "load the other model from its folder, with lpot.load(folder, module=module)"
+MOVE = (
+    "a quantized module stays on the CPU and in its dtype: tune the model in the dtype that you "
+    "want (model.half()), and the INT8 model takes and gives that"
+)
 PICKLE = (
     "a quantized module can't be pickled (torch.save, a process that is spawned): write it with "
     "result.model.save(folder) and read it there with lpot.load(folder, module=module); its "
@@ -61,6 +65,15 @@ class LowModule(nn.Module):  # type: ignore[misc]
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedModel(PICKLE)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> LowModule:
+        """What .to(), .half() and .cuda() call: packed integers can't follow them."""
+        scale = next(iter(self.parts.values())).scale
+        moved = fn(scale.clone())
+        if moved.dtype != scale.dtype or moved.device != scale.device:
+            raise UnsupportedModel(MOVE)
+        made: LowModule = super()._apply(fn, recurse)
+        return made
 
     def _load_from_state_dict(
         self,
