@@ -9,6 +9,7 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 
+from decoder.nets import FAMILIES, SMALL, tiny
 from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.shape import shape_of
 from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
@@ -17,56 +18,7 @@ from lpot.backends.onnx.run import session
 from lpot.core.errors import UnsupportedModel
 
 torch = pytest.importorskip("torch")
-transformers = pytest.importorskip("transformers")
-
-SMALL = {
-    "vocab_size": 97,
-    "hidden_size": 64,
-    "intermediate_size": 96,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 128,
-    "bos_token_id": 1,
-    "eos_token_id": 2,
-    "pad_token_id": 0,
-}
-FAMILIES: dict[str, dict[str, Any]] = {
-    "Llama": {"num_key_value_heads": 2, "attention_bias": True, "head_dim": 32},
-    "Mistral": {"num_key_value_heads": 2, "sliding_window": 8},
-    "Qwen2": {"num_key_value_heads": 2},
-    "Qwen3": {"num_key_value_heads": 2, "head_dim": 16},
-    "Phi3": {"num_key_value_heads": 2, "pad_token_id": 0},
-    "Phi": {"partial_rotary_factor": 0.5},
-    "Gemma": {"num_key_value_heads": 1, "head_dim": 16},
-    "Gemma2": {
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "sliding_window": 8,
-        "query_pre_attn_scalar": 32,
-        "final_logit_softcapping": 5.0,
-    },
-    "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
-    "GPTNeoX": {"rotary_pct": 0.5},
-    "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
-}
-
-
-def tiny(family: str) -> Any:
-    torch.manual_seed(3)
-    settings = {**SMALL, **FAMILIES[family]}
-    if family == "GPT2":
-        settings = {**FAMILIES[family], "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2}
-    config = getattr(transformers, f"{family}Config")(**settings)
-    config._attn_implementation = "eager"
-    kind = "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
-    model = getattr(transformers, kind)(config).eval()
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            if value.ndim == 1:  # norms and biases of fresh models are ones and zeros
-                value.add_(0.1 * torch.randn_like(value))
-            elif "embed_positions" not in name:
-                value.mul_(3)
-    return model
+pytest.importorskip("transformers")
 
 
 def exported(model: Any) -> ort.InferenceSession:

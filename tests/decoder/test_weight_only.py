@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
+from decoder.nets import small_net
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import session
 from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
@@ -26,30 +26,6 @@ from lpot.core.weight_only.nearest import round_to_nearest
 @pytest.fixture(autouse=True)
 def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LPOT_CACHE", str(tmp_path / "cache"))
-
-
-def small_net(columns: int = 64, rows: int = 96, table: int = 1200) -> Any:
-    """ids → table → product → Gemm with bias, as any exporter writes them."""
-    rng = np.random.default_rng(0)
-    arrays = {
-        "table": rng.standard_normal((table, columns)).astype(np.float32),
-        "w1": rng.standard_normal((columns, rows)).astype(np.float32),
-        "w2": rng.standard_normal((rows, rows)).astype(np.float32),
-        "b2": rng.standard_normal(rows).astype(np.float32),
-        "flat": np.array([-1, rows], np.int64),
-    }
-    nodes = [
-        helper.make_node("Gather", ["table", "ids"], ["e"], name="embed"),
-        helper.make_node("MatMul", ["e", "w1"], ["h"], name="first"),
-        helper.make_node("Tanh", ["h"], ["t"], name="bend"),
-        helper.make_node("Reshape", ["t", "flat"], ["f"], name="flatten"),
-        helper.make_node("Gemm", ["f", "w2", "b2"], ["logits"], name="second", transB=1),
-    ]
-    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, ["batch", "tokens"])
-    out = helper.make_tensor_value_info("logits", TensorProto.FLOAT, None)
-    graph = helper.make_graph([], "net", [ids], [out])
-    header = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return Graph(header, tuple(nodes), arrays).embedded()
 
 
 def _ids(count: int = 4) -> list[dict[str, np.ndarray]]:

@@ -15,6 +15,7 @@ from lpot.cli.dashboard import dashboard
 from lpot.cli.demo import demo
 from lpot.cli.doctor import doctor
 from lpot.cli.export import export
+from lpot.cli.generate import generate
 from lpot.cli.inspect import inspect
 from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
 from lpot.cli.recover import recover
@@ -83,6 +84,7 @@ for _command in (
     tune,
     benchmark,
     inspect,
+    generate,
     report,
     dashboard,
     recover,

@@ -130,7 +130,10 @@ def tokenizer_in(folder: Path | None) -> Any:
 
 
 def _is_file(text: str) -> bool:
-    return len(text) < 1024 and "\n" not in text and Path(text).is_file()
+    try:
+        return "\n" not in text and Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or no name at all
+        return False
 
 
 def _read(path: Path) -> str:

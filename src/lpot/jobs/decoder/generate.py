@@ -1,0 +1,123 @@
+"""Text from a saved decoder, greedily, and the first token where two decoders part."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lpot.core.errors import DataError, HistoryError
+from lpot.core.model import Model
+from lpot.jobs.decoder.job import FP32_FOLDER, MODEL, OUT_FOLDER
+from lpot.jobs.decoder.tokens import MASK, PLACES, feeds, is_cache, tokenizer_in
+from lpot.jobs.load import load
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """What FP32 and the low-precision model make of a prompt.
+
+    `parts_at` counts the tokens that both agree on; None where they agree to the end, or where
+    there is no FP32 model beside.
+    """
+
+    prompt: str
+    low: str
+    fp32: str | None
+    tokens: tuple[int, ...]
+    fp32_tokens: tuple[int, ...] | None
+    parts_at: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "prompt": self.prompt,
+            "low": self.low,
+            "fp32": self.fp32,
+            "tokens": list(self.tokens),
+            "fp32_tokens": None if self.fp32_tokens is None else list(self.fp32_tokens),
+            "parts_at": self.parts_at,
+        }
+
+
+def continue_text(run: Path, prompt: str, count: int = 32) -> Continuation:
+    """The workspace's decoder on a prompt, with FP32 beside it where that is there."""
+    folder = run / OUT_FOLDER
+    if not (folder / MODEL).is_file():
+        raise HistoryError(
+            f"{run}: no {OUT_FOLDER}/{MODEL} in it: give the workspace of a tuning of a decoder "
+            "with `approach: weight_only`"
+        )
+    tokenizer = tokenizer_in(folder)
+    ids = np.asarray(tokenizer.encode(prompt).ids, np.int64)
+    if not len(ids):
+        raise DataError("the prompt is empty: it has no token to go on from")
+    ends = _ends(folder)
+    low = generate(load(folder / MODEL), ids, count, ends)
+    reference = run / FP32_FOLDER / MODEL
+    fp32 = generate(load(reference), ids, count, ends) if reference.is_file() else None
+    return Continuation(
+        prompt,
+        tokenizer.decode(list(low)),
+        None if fp32 is None else tokenizer.decode(list(fp32)),
+        low,
+        fp32,
+        None if fp32 is None else first_difference(low, fp32),
+    )
+
+
+def generate(
+    model: Model, prompt: np.ndarray, count: int, ends: tuple[int, ...] = ()
+) -> tuple[int, ...]:
+    """The likeliest tokens behind the prompt, one by one with the cache."""
+    specs = tuple(model.inputs or ())
+    caches = [spec.name for spec in specs if is_cache(spec)]
+    if not caches:
+        raise DataError("the model has no KV cache to generate with: its inputs name no past")
+    inputs = feeds(specs, prompt[None])
+    found: list[int] = []
+    for _ in range(count):
+        outputs = model.backend.run(model, inputs)
+        token = int(np.argmax(outputs[0][0, -1]))
+        found.append(token)
+        if token in ends:
+            break
+        past = len(prompt) + len(found) - 1
+        inputs = _next(inputs, token, past) | dict(zip(caches, outputs[1:], strict=True))
+    return tuple(found)
+
+
+def _next(inputs: dict[str, np.ndarray], token: int, past: int) -> dict[str, np.ndarray]:
+    """Everything but the cache for one more token."""
+    found = {"input_ids": np.array([[token]], inputs["input_ids"].dtype)}
+    if MASK in inputs:
+        found[MASK] = np.ones((1, past + 1), inputs[MASK].dtype)
+    if PLACES in inputs:
+        found[PLACES] = np.array([[past]], inputs[PLACES].dtype)
+    return found
+
+
+def first_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
+    """How many tokens two texts share from the start; None for equal ones.
+
+    >>> first_difference((5, 6, 7), (5, 9)), first_difference((5,), (5,))
+    (1, None)
+    """
+    for at, (left, right) in enumerate(zip(one, other, strict=False)):
+        if left != right:
+            return at
+    return None if len(one) == len(other) else min(len(one), len(other))
+
+
+def _ends(folder: Path) -> tuple[int, ...]:
+    """The tokens that end a text, from generation_config.json or config.json."""
+    for name in ("generation_config.json", "config.json"):
+        try:
+            found = json.loads((folder / name).read_text("utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError):
+            continue
+        if found is not None:
+            return tuple(found) if isinstance(found, list) else (int(found),)
+    return ()

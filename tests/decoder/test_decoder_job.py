@@ -1,0 +1,143 @@
+"""A decoder through the public doors: tune, resume, package, generate, and bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import lpot
+from decoder.nets import small_net, tiny
+from lpot.backends.onnx.weight_only.guard import Guard
+from lpot.cli import cli
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel
+from lpot.jobs.decoder.generate import continue_text, generate
+from lpot.jobs.decoder.tokens import TokenWindows, windows_of
+
+torch = pytest.importorskip("torch")
+tokenizers = pytest.importorskip("tokenizers")
+pytest.importorskip("transformers")
+
+
+SETTINGS = {
+    "quantization": {"weight_only": {"prompt_length": 32}},
+    "tuning": {"objective": "modelsize"},  # by time nothing is sure on ops this small
+}
+WORDS = [f"w{at}" for at in range(94)]
+
+
+@pytest.fixture(autouse=True)
+def _trusting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Kernels are trusted: on ops this small none of them pays."""
+    monkeypatch.setenv("LPOT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(Guard, "allows", lambda *given: True)
+
+
+def folder_with_tokenizer(place: Path, family: str = "Llama") -> Path:
+    tiny(family).save_pretrained(place)
+    vocabulary = {word: at + 3 for at, word in enumerate(WORDS)} | {"[UNK]": 0}
+    model = tokenizers.models.WordLevel(vocabulary, unk_token="[UNK]")
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    tokenizer.save(str(place / "tokenizer.json"))
+    return place
+
+
+def text(words: int = 800, seed: int = 0) -> str:
+    return " ".join(np.random.default_rng(seed).choice(WORDS, words))
+
+
+def tuned(model: Any, workspace: Path, **more: Any) -> Any:
+    settings = {"calib": text(), "goal": 0.5, "config": SETTINGS, "measure_speed": False} | more
+    return lpot.tune(model, approach="weight_only", workspace=workspace, **settings)
+
+
+def test_a_folder_and_a_text_are_enough(tmp_path: Path) -> None:
+    source = folder_with_tokenizer(tmp_path / "net")
+    result = tuned(source, tmp_path / "run")
+    assert result.met and result.goal.higher_is_better is False
+    assert result.baseline.accuracy > 1 and result.sizes[1] < 0.6 * result.sizes[0]
+    packed = tmp_path / "run" / "decoder"
+    genai = json.loads((packed / "genai_config.json").read_text())
+    assert genai["model"]["decoder"]["filename"] == "model.onnx"
+    assert (packed / "tokenizer.json").is_file() and (packed / "model.onnx").is_file()
+    again = tuned(source, tmp_path / "run")
+    assert all(trial.recalled for trial in again.trials)
+
+
+def test_the_command_shows_both_texts_and_where_they_part(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    tuned(source, tmp_path / "run")
+    found = continue_text(tmp_path / "run", "w1 w2 w3", 6)
+    assert found.fp32 is not None and 1 <= len(found.tokens) <= 6
+    shown = CliRunner().invoke(cli, ["generate", str(tmp_path / "run"), "w1 w2", "--tokens", "4"])
+    assert shown.exit_code == 0 and "FP32:" in shown.output
+    lost = CliRunner().invoke(cli, ["generate", str(tmp_path), "w1"])
+    assert lost.exit_code != 0 and "weight_only" in lost.output
+
+
+@pytest.mark.parametrize("family", ("Qwen2", "GPT2", "OPT", "Gemma"))
+def test_the_export_generates_the_text_of_transformers(family: str, tmp_path: Path) -> None:
+    model = tiny(family)
+    from lpot.backends import export_decoder
+
+    path = export_decoder(model, tmp_path)
+    prompt = np.random.default_rng(0).integers(3, 97, 9)
+    truth = prompt.tolist()
+    with torch.no_grad():
+        for _ in range(8):
+            truth.append(int(model(torch.tensor([truth])).logits[0, -1].argmax()))
+    assert list(generate(lpot.load(path), prompt, 8)) == truth[9:]
+
+
+def test_an_object_is_tuned_with_arrays_of_tokens_and_any_evaluate(tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(3, 97, (10, 32))
+    seen: list[Any] = []
+
+    def evaluate(model: Any) -> float:
+        seen.append(model)
+        return 0.9
+
+    result = tuned(tiny("GPT2"), tmp_path, calib=ids, evaluate=evaluate, goal=0.01)
+    assert result.met and len(seen) >= 2 and result.accuracy == 0.9
+
+
+def test_an_encoder_is_served_on_its_products(tmp_path: Path) -> None:
+    batches = [{"ids": np.random.default_rng(at).integers(0, 1200, (1, 32))} for at in range(4)]
+    result = tuned(small_net(), tmp_path, calib=batches, evaluate=lambda model: 1.0)
+    assert result.met and set(result.precisions) <= {"int4", "int8", "fp32"}
+
+
+def test_bad_input_is_told_in_words(tmp_path: Path) -> None:
+    source = folder_with_tokenizer(tmp_path / "net")
+    with pytest.raises(DataError, match="20 tokens, fewer than one window of 32"):
+        tuned(source, tmp_path / "a", calib=text(20))
+    bare = tmp_path / "bare"
+    tiny("Llama").save_pretrained(bare)
+    with pytest.raises(DataError, match=r"no tokenizer\.json to cut it with"):
+        tuned(bare, tmp_path / "b")
+    with pytest.raises(DataError, match="expected tokens"):
+        tuned(bare, tmp_path / "c", calib=np.zeros((4, 32)))
+    with pytest.raises(UnsupportedModel, match="'bert'"):
+        (tmp_path / "bert").mkdir()
+        (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert"}')
+        (tmp_path / "bert" / "model.safetensors").write_bytes(b"\x02\0\0\0\0\0\0\0{}")
+        tuned(tmp_path / "bert", tmp_path / "d")
+    with pytest.raises(ConfigError, match="given 48"):
+        tuned(source, tmp_path / "e", config={"quantization": {"weight_only": {"group_size": 48}}})
+
+
+def test_windows_are_cut_from_files_lists_and_arrays(tmp_path: Path) -> None:
+    folder = folder_with_tokenizer(tmp_path / "net")
+    (tmp_path / "text.txt").write_text(text(70))
+    for source in (str(tmp_path / "text.txt"), tmp_path / "text.txt", text(70), [text(35)] * 2):
+        found = windows_of(source, 32, folder, "text")
+        assert found is not None and found.ids.shape == (2, 32)
+    loader = [({"input_ids": np.ones((1, 4))}, None)]
+    assert windows_of(loader, 32, folder, "text") is None
+    assert len(TokenWindows(np.zeros((5, 4), np.int64), batch_size=2)) == 3

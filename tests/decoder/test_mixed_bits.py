@@ -1,0 +1,110 @@
+"""The search over widths: its path against brute force, its cuts fed by hand."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from lpot.core.goal import Goal, Objectives
+from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.space import TuningSpace
+from lpot.core.strategy import StrategyContext, Tradeoff
+from lpot.core.trial import Score, State, Trial
+from lpot.strategy.mixed_bits import lower_hull, mixed_bits, most, path_of
+
+INT4, INT8 = (
+    OpConfig(
+        FP32_TENSOR, TensorConfig(f"int{bits}", "sym", "per_group", "rtn", bits, 32), "weight_only"
+    )
+    for bits in (4, 8)
+)
+
+
+def _tradeoffs(count: int, seed: int = 0) -> dict[OpKey, tuple[Tradeoff, ...]]:
+    rng = np.random.default_rng(seed)
+    found = {}
+    for at in range(count):
+        harm = float(10 ** rng.uniform(-4, -1))
+        weight = float(rng.uniform(0.5, 2)) / count
+        found[OpKey(f"op{at:03}", "MatMul")] = (
+            Tradeoff(INT4, harm, 0.3 * weight, 50),
+            Tradeoff(INT8, harm / 200, 0.45 * weight, 90),
+            Tradeoff(FP32, 0.0, weight, 320),
+        )
+    return found
+
+
+def _space(tradeoffs: dict[OpKey, tuple[Tradeoff, ...]]) -> TuningSpace:
+    return TuningSpace(
+        {key: tuple(o.config for o in options) for key, options in tradeoffs.items()}
+    )
+
+
+def test_each_point_of_the_path_is_the_cheapest_with_that_little_harm() -> None:
+    tradeoffs = _tradeoffs(6)
+    path = path_of(_space(tradeoffs), tradeoffs)
+    whole = 6 * 320
+
+    def cost(option: Tradeoff) -> float:
+        return option.time + 0.1 * option.size / whole
+
+    mixes = list(itertools.product(*tradeoffs.values()))
+    for harm, spent in zip(path.harms, path.costs, strict=True):
+        best = min(sum(map(cost, mix)) for mix in mixes if sum(o.harm for o in mix) <= harm + 1e-12)
+        assert spent == pytest.approx(best, rel=1e-6)
+    assert path.recipe(0) == Recipe(dict.fromkeys(tradeoffs, INT4))
+    assert path.recipe(len(path.steps)) == Recipe(dict.fromkeys(tradeoffs, FP32))
+
+
+@pytest.mark.parametrize("factor", (0.5, 1.0, 3.0))
+def test_the_search_ends_near_the_cheapest_mix_within_its_bound(factor: float) -> None:
+    tradeoffs = _tradeoffs(200)
+    where = _space(tradeoffs)
+    path = path_of(where, tradeoffs)
+    goal = Goal(relative=0.02, higher_is_better=False)
+    context = StrategyContext(goal=goal, baseline=30.0, tradeoffs=lambda: tradeoffs)
+    harm = {(key, o.config): o.harm for key, options in tradeoffs.items() for o in options}
+    proposals = mixed_bits(where, context)
+    batch, held, count = next(proposals), [], 0
+    while True:
+        (recipe,) = batch
+        count += 1
+        lost = factor * sum(harm[key, config] for key, config in recipe.ops.items())
+        score = Score(30.0 * math.exp(lost))
+        met = goal.is_met(score.accuracy, 30.0)
+        held += [recipe] if met else []
+        try:
+            batch = proposals.send([Trial(count, recipe, State.DONE, score, met)])
+        except StopIteration:
+            break
+    right = path.first_below(math.log(1.02) / factor)
+    assert count <= most(where, False)
+    found = path.costs[[path.recipe(at) for at in range(len(path.steps) + 1)].index(held[-1])]
+    assert found <= 1.003 * path.costs[right]
+
+
+def test_by_size_the_smallest_formats_come_first_and_fp32_itself_is_never_proposed() -> None:
+    tradeoffs = _tradeoffs(3)
+    where = _space(tradeoffs)
+    context = StrategyContext(
+        goal=Goal(relative=0.02, higher_is_better=False),
+        baseline=30.0,
+        objectives=Objectives(("modelsize",)),
+        tradeoffs=lambda: tradeoffs,
+    )
+    proposals = mixed_bits(where, context)
+    batch, tried = next(proposals), []
+    with pytest.raises(StopIteration):
+        while True:
+            tried += batch
+            trial = Trial(len(tried), batch[0], State.DONE, Score(99.0), False)
+            batch = proposals.send([trial])
+    assert all(recipe.low_ops for recipe in tried) and len(set(tried)) == len(tried)
+
+
+def test_formats_that_cost_more_and_harm_more_are_left_out() -> None:
+    points = [(5.0, 1.0, INT4), (6.0, 2.0, INT8), (0.0, 3.0, FP32)]
+    assert [point[2] for point in lower_hull(points)] == [INT4, FP32]
