@@ -215,7 +215,9 @@ class TestTimeout:
             )
         ]
 
-    @pytest.mark.parametrize("name", sorted({*STRATEGIES} - {"auto", "mixed_bits", "mse_v2", "conservative"}))
+    @pytest.mark.parametrize(
+        "name", sorted({*STRATEGIES} - {"auto", "mixed_bits", "mse_v2", "conservative"})
+    )
     def test_the_first_success_is_the_last_trial(self, name: str) -> None:
         pytest.importorskip("optuna" if name in PACKAGES else "numpy")
         if name in ("mse", "hawq_v2"):
