@@ -118,12 +118,12 @@ def test_a_slow_node_does_not_hold_the_others(
 def test_nodes_that_come_late_are_waited_for(
     empty: Nodes, tmp_path: Path, expected: list[str]
 ) -> None:
-    def add_later() -> None:
-        time.sleep(8)
-        empty.add()
-
-    thread = aside(add_later)
-    result = cases.run(tmp_path, cases.scoring.score, on(empty, 1, ray={"wait": 120}))
-    thread.join(1)
+    found: list[Any] = []
+    executor = on(empty, 1, ray={"wait": 120})
+    search = aside(lambda: found.append(cases.run(tmp_path, cases.scoring.score, executor)))
+    time.sleep(8)
+    empty.add()  # by the main thread: Ray sets signal handlers
+    search.join(200)
+    (result,) = found
     assert cases.recipes(result) == expected
     assert any("wait for room" in note and "0 CPU" in note for note in result.notes)

@@ -21,6 +21,7 @@ from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
 from lpot.cli.recover import recover
 from lpot.cli.report import report
 from lpot.cli.tune import tune
+from lpot.cli.tune_all import tune_all, tune_row
 from lpot.cli.unexpected import unexpected
 from lpot.core.errors import did_you_mean
 from lpot.version import VERSION
@@ -30,7 +31,8 @@ class Commands(click.Group):
     """Click's group with our exit statuses, and the nearest name for a misspelt command."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order a person meets them
+        # In the order a person meets them.
+        return [name for name, found in self.commands.items() if not found.hidden]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -82,6 +84,8 @@ def cli(verbose: int, quiet: bool) -> None:
 for _command in (
     demo,
     tune,
+    tune_all,
+    tune_row,
     benchmark,
     inspect,
     generate,

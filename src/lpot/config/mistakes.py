@@ -13,6 +13,8 @@ from lpot.config.fields import MISTAKE
 from lpot.config.outline import Kind, Path, dotted, keys_of, kind_at, places
 from lpot.config.read import Document, Mistake
 from lpot.config.scalar import show
+from lpot.config.schema import Config
+from lpot.config.section import Section
 from lpot.core.errors import ConfigError, did_you_mean
 
 _BOUNDS = {
@@ -49,12 +51,14 @@ def _line(document: Document, mistake: Mistake) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def mistakes_of(error: ValidationError, document: Document) -> list[Mistake]:
+def mistakes_of(
+    error: ValidationError, document: Document, schema: type[Section] = Config
+) -> list[Mistake]:
     """The schema's complaints about a document."""
-    return [_mistake(detail, document) for detail in error.errors(include_url=False)]
+    return [_mistake(detail, document, schema) for detail in error.errors(include_url=False)]
 
 
-def _mistake(detail: ErrorDetails, document: Document) -> Mistake:
+def _mistake(detail: ErrorDetails, document: Document, schema: type[Section]) -> Mistake:
     path: Path = tuple(detail["loc"])
     context: Mapping[str, Any] = detail.get("ctx", {})
     if detail["type"] == MISTAKE:
@@ -62,7 +66,7 @@ def _mistake(detail: ErrorDetails, document: Document) -> Mistake:
         key = str(context["key"])
         path = (*path, key) if key else path
     else:
-        message = _message(detail, path, context)
+        message = _message(detail, path, context, schema)
     given = path
     while given and given not in document.lines:  # a word of a list, or the name of a bare word
         given = given[:-1]
@@ -71,19 +75,21 @@ def _mistake(detail: ErrorDetails, document: Document) -> Mistake:
     return Mistake(written(document, shown), message, line)
 
 
-def _message(detail: ErrorDetails, path: Path, context: Mapping[str, Any]) -> str:
+def _message(
+    detail: ErrorDetails, path: Path, context: Mapping[str, Any], schema: type[Section]
+) -> str:
     kind = detail["type"]
     given = show(detail["input"])
     if kind == "extra_forbidden":
-        return _unknown_key(path)
+        return _unknown_key(path, schema)
     if kind == "missing":
         return "is missing"
     if kind == "literal_error":
-        words = [str(word) for word in kind_at(path).words]
+        words = [str(word) for word in kind_at(path, schema).words]
         near = did_you_mean(str(detail["input"]), words)
         return f"given {given}, allowed: {' | '.join(words)}{near}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"given {given}, expected a mapping{_of_keys(kind_at(path))}"
+        return f"given {given}, expected a mapping{_of_keys(kind_at(path, schema))}"
     if kind == "tuple_type":
         return f"given {given}, expected a list"
     if kind in _BOUNDS:
@@ -92,15 +98,15 @@ def _message(detail: ErrorDetails, path: Path, context: Mapping[str, Any]) -> st
     return f"given {given}: {detail['msg']}"
 
 
-def _unknown_key(path: Path) -> str:
+def _unknown_key(path: Path, schema: type[Section]) -> str:
     name = str(path[-1])
-    section = kind_at(path[:-1]).section
+    section = kind_at(path[:-1], schema).section
     known = list(keys_of(section)) if section is not None else []
     message = f"unknown key {name!r}; allowed here: {', '.join(known)}"
     near = did_you_mean(name, known)
     if near:
         return message + near
-    elsewhere = places(name)
+    elsewhere = places(name) if schema is Config else ()
     return f"{message}; {name} belongs at {' or '.join(elsewhere[:3])}" if elsewhere else message
 
 

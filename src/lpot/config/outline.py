@@ -81,9 +81,9 @@ def walk(section: type[Section] = Config, prefix: tuple[str, ...] = ()) -> Itera
             yield from walk(kind.section, below)
 
 
-def kind_at(path: Path) -> Kind:
+def kind_at(path: Path, schema: type[Section] = Config) -> Kind:
     """What stands at a path that a user wrote; an empty Kind where the schema ends."""
-    kind = Kind(section=Config)
+    kind = Kind(section=schema)
     for part in path:
         if kind.shape != "value":
             kind = Kind(section=kind.section, words=kind.words, base=kind.base)

@@ -20,6 +20,7 @@ from lpot.core.trust import trusting
 from lpot.core.tune import Bench, attempt
 from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.execute.dump import DUMP_ERRORS, dump
+from lpot.jobs.many.pool import Pool
 from lpot.jobs.tune.evaluation import make_evaluator
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
         rules=(),
         output=None,
         listener=Listener(),
+        pool=Pool(),
     )
     observations = {size: seen for size in job.space.samples if (seen := job.observe(size))}
     kit = Kit(

@@ -37,7 +37,7 @@ from lpot.core.interrupt import interruptible
 from lpot.core.limits import Watch
 from lpot.core.loader import Loader
 from lpot.core.model import Model
-from lpot.core.progress import Chorus, Listener, counted, heard_by
+from lpot.core.progress import Chorus, Listener, heard_by
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.space import Capability, Rule, TuningSpace, restrict
@@ -52,9 +52,11 @@ from lpot.jobs.callbacks.aside import called_back
 from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
 from lpot.jobs.finish.result import finish, float_result
+from lpot.jobs.many.pool import Pool
 from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.settings import with_name
 from lpot.jobs.storage.workspace import fetched, workspace_at
+from lpot.jobs.tune import shared
 from lpot.jobs.tune.advice import advised
 from lpot.jobs.tune.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.tune.insight import context
@@ -89,6 +91,7 @@ class Request:
     measure_speed: bool = True
     listener: Listener = field(default_factory=Listener)
     door: Door = SCRIPT
+    pool: Pool = field(default_factory=Pool)  # what tunings of one model share
 
 
 def quantize(request: Request) -> Result:
@@ -122,10 +125,12 @@ def _quantize(request: Request) -> Result:
         if evaluator is None:
             return job.build_once()
         history = job.open_history(evaluator)
+        request.pool.lend_baseline(shared.baseline_key(job), history)
         job.prepare(evaluator, history)
         job.listener.plan(job.most_trials(), job.watch.limits.timeout)
         with chosen_executor(job, history) as executor:
             outcome = tune(job.task(evaluator, history, executor))
+        request.pool.take_baseline(shared.baseline_key(job), history)
         return finish(job, outcome, history)
 
 
@@ -241,12 +246,7 @@ class Job:
         if self.calibration is None:
             return None
         if self._observed is None:
-            sizes = self.space.samples
-            steps = -(-max(sizes) // self.calibration.batch_size) or self.calibration.length
-            self.listener.phase("calibrating", steps)
-            batches = counted(self.calibration.batches(sizes), self.listener)
-            self._observed = self.backend.observe(self.model, batches, self.space.samples)
-            self.model.close()
+            self._observed = shared.observed(self)
             for note in self.calibration.notes:
                 self.add_note(note)
             self._store(self._observed)

@@ -1,0 +1,71 @@
+"""`lpot tune-all`: many models, goals and targets in one file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, ValidationError, model_validator
+
+from lpot.config.fields import Number, Positive, Text, Texts, split, wrong
+from lpot.config.mistakes import ConfigMistakes, mistakes_of
+from lpot.config.read import read
+from lpot.config.schema_tuning import RayOptions
+from lpot.config.section import Section
+
+Goals = Annotated[tuple[Text, ...], BeforeValidator(split)]
+
+
+class MatrixModel(Section):
+    """One model, and what it is calibrated and evaluated with."""
+
+    name: Text = Field(description="Its name in the table, and its folder in the workspace.")
+    model: Text = Field(description="A file, or `pkg.mod:factory`.")
+    config: Text | None = Field(default=None, description="A yaml file with all other settings.")
+    calib: Text | None = Field(default=None, description="A data loader: `pkg.mod:name`.")
+    eval: Text | None = Field(default=None, description="The evaluation: `pkg.mod:function`.")
+    goals: Goals = Field(default=(), description="Goals of its own instead of those for all.")
+    targets: Texts = Field(default=(), description="Targets of its own instead of those for all.")
+    priority: Annotated[Number, Field(gt=0)] = Field(
+        default=1.0, description="Models of higher priority come first and get more of the time."
+    )
+
+
+class Matrix(Section):
+    """Every model is tuned for every goal on every target."""
+
+    workspace: Text = Field(default="lpot_matrix", description="Folder or URL of all results.")
+    models: tuple[MatrixModel, ...] = Field(description="The models.")
+    goals: Goals = Field(default=("1%",), description="Accuracy losses allowed: `1%`, `0.1%` …")
+    targets: Texts = Field(default=("this",), description="CPUs: this, avx2, vnni, amx.")
+    timeout: Annotated[Number, Field(ge=0)] = Field(
+        default=0.0,
+        description="Seconds for everything together; 0 stops each at the first that holds.",
+    )
+    workers: Positive = Field(default=1, description="Models that are tuned side by side.")
+    executor: Literal["process", "ray"] = Field(default="process", description="Where.")
+    address: Text | None = Field(default=None, description="The Ray cluster to join.")
+    ray: RayOptions = Field(default=RayOptions(), description="What a model asks of a node.")
+    measure_speed: bool = Field(default=True, description="Measure the speed of each result.")
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Matrix:
+        if not self.models:
+            raise wrong("given none, expected at least one model", key="models")
+        twice = [name for name, count in Counter(m.name for m in self.models).items() if count > 1]
+        if twice:
+            raise wrong(f"given the name {twice[0]!r} twice: results would mix", key="models")
+        return self
+
+
+def load_matrix(path: Path) -> Matrix:
+    """The file as a Matrix, or one error that tells every mistake with its line."""
+    document = read(path)
+    if document.mistakes:
+        raise ConfigMistakes(document, list(document.mistakes))
+    data: Any = document.data
+    try:
+        return Matrix.model_validate(data)
+    except ValidationError as error:
+        raise ConfigMistakes(document, mistakes_of(error, document, Matrix)) from None

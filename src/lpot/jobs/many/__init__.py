@@ -1,0 +1,1 @@
+"""Many models × goals × targets as one job."""
