@@ -173,3 +173,20 @@ def test_everything_inside_inference_mode(tmp_path: Path) -> None:
         assert result.met
         loaded = load(result.path, net)
         torch.testing.assert_close(loaded(data[0]), result.model.native(data[0]))
+
+
+def test_without_an_evaluation_the_distance_from_fp32_is_told(tmp_path: Path) -> None:
+
+    torch.manual_seed(0)
+    module = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
+    data = [torch.randn(16, 8) for _ in range(3)]
+    result = lpot.tune(module.eval(), data, workspace=tmp_path / "near", measure_speed=False)
+    (told,) = [note for note in result.notes if "root mean square" in note]
+    assert "far from FP32" not in told and "off by" in told
+    with torch.no_grad():
+        # Two large values cancel out, and what is left of them is lost in rounding.
+        module[2].weight[:] = torch.tensor([900.0, -900.0] * 4) + module[2].weight
+        module[0].weight[1::2] = module[0].weight[0::2]
+        module[0].bias[1::2] = module[0].bias[0::2] + 1e-4
+    result = lpot.tune(module, data, workspace=tmp_path / "far", measure_speed=False)
+    assert any(note.startswith("far from FP32") for note in result.notes), result.notes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING
 from lpot.core.backend import Observations
 from lpot.core.card import write_text
 from lpot.core.journal import key_of
+from lpot.core.model import Model
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import Recipe
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BETTER = 0.8  # of the outputs' error, below which advice is taken
+FAR = 0.3  # of the outputs' size: nobody would call that the same model
 
 
 def advised(job: Job, space: TuningSpace) -> TuningSpace:
@@ -86,6 +89,20 @@ def _errors(job: Job, observations: Observations, recipes: list[Recipe]) -> list
         model.close()
     job.model.close()
     return errors
+
+
+def how_far(job: Job, model: Model, observations: Observations | None) -> str:
+    """A sentence on the distance from FP32, for models that nobody evaluates; '' without data."""
+    probe = few(observations.probe) if observations is not None else []
+    if not probe:
+        return ""
+    run = job.backend.run
+    off = sum(distance(run(job.model, inputs), run(model, inputs)) for inputs in probe)
+    share = math.sqrt(off / len(probe))
+    told = f"on calibration data its outputs are off by {share:.2%} of FP32's (root mean square)"
+    if share > FAR:
+        return f"far from FP32: {told}; give an evaluate function or a metric to search with"
+    return told
 
 
 def _read(place: Path) -> Recipe | None:

@@ -57,7 +57,7 @@ from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.settings import with_name
 from lpot.jobs.storage.workspace import fetched, workspace_at
 from lpot.jobs.tune import shared
-from lpot.jobs.tune.advice import advised
+from lpot.jobs.tune.advice import advised, how_far
 from lpot.jobs.tune.evaluation import calibration_loader, make_evaluator
 from lpot.jobs.tune.insight import context
 from lpot.jobs.tune.switches import asked_repairs, missing_repairs, switch_rules
@@ -418,7 +418,10 @@ class Job:
         """Nothing to evaluate with: one all-INT8 model, and it is said that nobody checked it."""
         given = f"no {self.request.door.evaluate} function and no metric were given"
         self.add_note(f"not evaluated: {given}, so accuracy is unknown")
-        model = self.build(self.first_recipe())
+        recipe = self.first_recipe()
+        model = self.build(recipe)
+        if told := how_far(self, model, self.observe(recipe.samples)):
+            self.add_note(told)
         model.card = self.card(None)
         self.backend.save(model, self.best_path)
         return finish(self, None, None, model)
