@@ -67,7 +67,7 @@ REPORT = Report(
 PAGES = {
     "report": page(REPORT),
     "missed": page(replace(REPORT, result={**REPORT.result, "met": False, "faster": None})),
-    "live": page(replace(REPORT, state="running"), live=True, now="trial 3", back=True),
+    "live": page(replace(REPORT, state="running"), live=True, now="trial 3", back="digits"),
     "runs": runs_page(
         "runs", [("one", "a/", REPORT), ("two", "b/", REPORT), ("bad", "c/", "torn")]
     ),

@@ -104,7 +104,7 @@ def test_before_and_after_are_told_with_their_circumstances() -> None:
         "41.6 ms",
         "a batch of 50",
         "2 threads, a CPU, 2026-01-02 03:04 UTC",
-        "drop of 0.56 %, between 0.10 to 0.90 %",
+        "drop of 0.56 % [0.10 to 0.90 %]",
         "200 MB",
         "150 MB",
         "/runs/digits/best_model.onnx",

@@ -23,7 +23,7 @@ from lpot.report.trials import LONGEST_TEXT, pareto, search
 WORST = 20  # ops in the bar chart
 
 
-def page(report: Report, live: bool = False, now: str = "", back: bool = False) -> str:
+def page(report: Report, live: bool = False, now: str = "", back: str = "") -> str:
     """The whole page; `live` makes it ask its server for news, `now` is what goes on already."""
     body = render(
         "page.report.html",
@@ -48,9 +48,7 @@ def page(report: Report, live: bool = False, now: str = "", back: bool = False) 
     return document(title, body, live, now, back)
 
 
-def document(
-    title: str, body: Markup, live: bool = False, now: str = "", back: bool = False
-) -> str:
+def document(title: str, body: Markup, live: bool = False, now: str = "", back: str = "") -> str:
     """A page around a body, with its style and script inside. Nothing else may run in it."""
     code = asset("page.js")
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()

@@ -84,7 +84,7 @@ def _lost(result: Any) -> str:
     if not result["drop"]:
         return ""
     word = "gain" if str(result["drop"]).startswith("-") else "drop"
-    between = f", between {result['drop_range']}" if result["drop_range"] else ""
+    between = f" [{result['drop_range']}]" if result["drop_range"] else ""
     return f"{word} of {str(result['drop']).removeprefix('-')}{between}"
 
 
@@ -112,7 +112,7 @@ def _about(measured: Any) -> str:
 
 def _sure(measured: Any) -> str:
     found = measured.get("confidence")
-    return f", its interval one of {found * 100:.3g} % confidence" if found else ""
+    return f", with an interval of {found * 100:.0f} % confidence" if found else ""
 
 
 def waterfall(report: Report) -> dict[str, Any] | None:

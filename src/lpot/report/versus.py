@@ -38,8 +38,19 @@ def _row(figure: Figure) -> tuple[str, list[tuple[str, str]]]:
     cells = []
     for value, side in ((figure.first, "first"), (figure.second, "second")):
         style = "" if not figure.better else "better" if figure.better == side else "worse"
-        cells.append((shown(value), style))
-    return figure.name, cells
+        cells.append((_figure(figure.name, value), style))
+    return figure.name.removesuffix(", bytes"), cells
+
+
+def _figure(name: str, value: float | str | None) -> str:
+    """In the unit that people read."""
+    if isinstance(value, str) or value is None:
+        return shown(value)
+    if name.endswith("bytes"):
+        return words.size(value)
+    if name.startswith("speed"):
+        return f"{value:.2f}"
+    return words.duration(value) if name.startswith("seconds") else shown(value)
 
 
 def _op(op: OpChange) -> dict[str, Any]:
@@ -73,7 +84,10 @@ def versus_summary(found: Versus, names: tuple[str, str], most: int) -> Renderab
     mark = {"first": "←", "second": "→", "": ""}
     figures = listing(
         ("", *names, "better"),
-        [(f.name, shown(f.first), shown(f.second), mark[f.better]) for f in found.figures],
+        [
+            (f.name, _figure(f.name, f.first), _figure(f.name, f.second), mark[f.better])
+            for f in found.figures
+        ],
     )
     parts: list[RenderableType] = [Text(f"note: {note}", "yellow") for note in found.notes]
     parts.append(figures)

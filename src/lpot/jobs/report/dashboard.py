@@ -63,12 +63,12 @@ class Dashboard:
             empty = isinstance(error, HistoryError) and not is_run(self.workspace)
             return f"{self.workspace}: {waiting}" if empty else str(error)
 
-    def answer(self, name: str, back: bool = False) -> Answer:
+    def answer(self, name: str, back: str = "") -> Answer:
         """A few things can be asked for; no name ever becomes a path."""
         key, slash, rest = name.partition("/")
         if slash:
             found = self._run(key)
-            return found.answer(rest, back=True) if found is not None else NOT_FOUND
+            return found.answer(rest, back=found.workspace.name) if found is not None else NOT_FOUND
         runs = [] if is_run(self.workspace) else self._all()
         if runs:
             return self._folder(name, runs)
@@ -78,7 +78,7 @@ class Dashboard:
             return HTTPStatus.OK, PLAIN, self._now()
         return self._single(name, back)
 
-    def _single(self, name: str, back: bool) -> Answer:
+    def _single(self, name: str, back: str) -> Answer:
         found = self.report()
         if name == "report.json":
             raw: Any = {"waiting": found} if isinstance(found, str) else found.to_json()

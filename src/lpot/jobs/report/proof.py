@@ -50,8 +50,10 @@ def lost(goal: Goal, result: Result) -> dict[str, Any]:
 
 def _range(goal: Goal, found: Interval) -> str:
     if goal.relative is None:
-        return f"{found.low:.3g} to {found.high:.3g}"
-    return f"{found.low * 100:.2f} to {found.high * 100:.2f} %"
+        told = f"{found.low:.3g} to {found.high:.3g}"
+    else:
+        told = f"{found.low * 100:.2f} to {found.high * 100:.2f} %"
+    return told.replace("-", "−")
 
 
 def _speed_range(result: Result) -> tuple[float, float] | None:
