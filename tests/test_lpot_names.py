@@ -108,7 +108,6 @@ def test_names_of_pytorch() -> None:
 
 
 LATER = [
-    ("lpot.experimental", "ModelConversion", "quant_aware_training"),
     ("lpot.objective", "Objective", "tuning.objective"),
     ("lpot.algorithm", "Algorithm", "quantization.recipes"),
     ("lpot.adaptor.adaptor", "Adaptor", "lpot.backends.register"),

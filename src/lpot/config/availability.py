@@ -21,7 +21,6 @@ LATER: dict[str, str] = {
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.train.hostfile": "training runs on this machine alone",
-    "model_conversion": "remove it",
     "tuning.diagnosis": "remove it",
     "auto_distillation": "remove it",
     "nas": "remove it",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.advise import advise
 from lpot.backends.tensorflow.build import Built, build_net, half_ops
+from lpot.backends.tensorflow.convert import without_fake_quant
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
@@ -21,6 +22,7 @@ from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.passes.mend_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
+from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.saturation import error_of
@@ -55,6 +57,20 @@ class TensorflowBackend(Backend[TensorflowModel]):
             signature=loaded.signature,
             form_of_call=loaded.form_of_call,
         )
+
+    def without_fake_quant(self, source: Any, spec: ModelSpec = ModelSpec()) -> Any:
+        """The GraphDef of a model that was trained with fake quantization, without it."""
+        return without_fake_quant(self.load(source, spec).native.as_graph_def())
+
+    def weight_store(self, native: Any) -> KerasWeights:
+        """The kernels of a Keras model in training, for pruners."""
+        return KerasWeights(native)
+
+    def hooked_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+    ) -> Callable[[Any], None]:
+        """The loop that `pruning.train` describes, for a Keras model."""
+        return hooked_loop(section, loader, hooks)
 
     def inspect(
         self, model: TensorflowModel, approach: Approach = "static", target: Target = "this"

@@ -16,6 +16,7 @@ from lpot.backends.torch import save as saving
 from lpot.backends.torch.advise import smoothings
 from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
+from lpot.backends.torch.convert import without_fake_quant
 from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
@@ -144,6 +145,10 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     ) -> Callable[[nn.Module], None]:
         """The loop that `quantization.train` of the yaml describes."""
         return training_loop(section, loader)
+
+    def without_fake_quant(self, source: Any, spec: ModelSpec = ModelSpec()) -> nn.Module:
+        """The float module of one that was trained with torch.ao's fake quantization."""
+        return without_fake_quant(_plain(source))
 
     def resume_training(self, model: TorchModel, path: Path) -> TorchModel:
         """The same from the folder that it was saved to."""

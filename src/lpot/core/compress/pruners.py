@@ -14,9 +14,13 @@ from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import ConfigError, did_you_mean
 
+NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
+
 
 class WeightStore(Protocol):
     """The weights of a model that is being trained, by name."""
+
+    has_gradients: bool
 
     def names(self) -> Sequence[str]:
         """Those that can be pruned: of convolutions, linears and the like."""
@@ -73,6 +77,13 @@ class Pruner:
         self.spec = spec
         self.store = store
         self.names = chosen(spec, store)
+        if spec.kind in NEED_GRADIENTS and not store.has_gradients:
+            raise ConfigError(
+                f"{spec.kind} needs gradients, which this framework does not keep: use "
+                "basic_magnitude, or a torch module",
+                "prune_type",
+                spec.where,
+            )
         self.keep: dict[str, Mask] = {}
         self._scores: dict[str, Array] = {}
 

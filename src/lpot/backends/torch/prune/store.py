@@ -16,6 +16,8 @@ _LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
 class ModuleWeights:
     """Reads and masks parameters in place."""
 
+    has_gradients = True
+
     def __init__(self, root: nn.Module) -> None:
         self.root = root
         self._own = dict(root.named_parameters())
