@@ -2,7 +2,7 @@
 
     python minilm_mrpc.py --data <folder with minilm_l6_mrpc/, minilm_l6_bert/ and glue/>
 
-The training pairs of MRPC train the pruned model after the FP32 one; the dev pairs evaluate it (F1).
+The training pairs of MRPC train the pruned model after the FP32 one; the dev pairs give its F1.
 """
 
 from __future__ import annotations
