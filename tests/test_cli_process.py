@@ -89,7 +89,7 @@ def test_ctrl_c_once_ends_the_trial_and_keeps_the_best(here: Path, start: Start)
     assert process.returncode == 130, err
     assert "stopping after this trial" in err
     assert out.startswith("interrupted: bar missed, best effort")
-    assert "The same command goes on from here." in out
+    assert "Run the same command again to resume." in out
     assert (here / "ws" / "best_model.onnx").is_file()
     assert len(trials_of(here / "ws" / "history.jsonl")) == 2  # the one in flight was finished
 
@@ -103,7 +103,7 @@ def test_ctrl_c_twice_stops_at_once_and_history_is_whole(here: Path, start: Star
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=20)
     assert process.returncode == 130, err
-    assert "stopped at once" in err and "Traceback" not in err and out == ""
+    assert "error: stopped." in err and "Traceback" not in err and out == ""
     assert len(trials_of(here / "ws" / "history.jsonl")) == 1
     assert (here / "ws" / "best_model.onnx").is_file()
     for path in here.glob("evaluation*"):

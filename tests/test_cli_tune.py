@@ -211,12 +211,12 @@ def test_demo(here: Path) -> None:
         "speed",
         "size",
         "ops",
-        "left",
+        "kept",
         "model",
         "history",
         "report",
     } <= {*table}
-    assert table["left"].split()[-1] == "mix"
+    assert table["kept"].startswith("kept in FP32  mix,")
     assert json.loads((first / "result.json").read_text())["evaluations"] > 2
     again = run("report", str(first), "--output", "page.html")
     assert again.exit_code == 0, again.stderr

@@ -383,11 +383,22 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Path, Opener]], bool]] = {
 }
 
 
+class Warnings(logging.Handler):
+    """Counts what the user would have read."""
+
+    count = 0
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.count += record.levelno >= logging.WARNING
+
+
 def main(kind: str, root: Path, seed: int, count: int) -> dict[str, Any]:
     maker, is_json = KINDS[kind]
     path, opened = maker(root)
     raw, draw = path.read_bytes(), random.Random(seed)
     opened()
+    told = Warnings()
+    logging.getLogger("lpot").addHandler(told)
     found: dict[str, Any] = {"refused": 0, "opened": 0, "unnamed": [], "failed": []}
     for number in range(count):
         path.write_bytes(mutated(raw, draw, is_json))
@@ -400,16 +411,16 @@ def main(kind: str, root: Path, seed: int, count: int) -> dict[str, Any]:
             if not str(error).strip():
                 found["unnamed"].append(number)
         except BaseException:
-            told = traceback.format_exc().splitlines()
-            found["failed"].append(f"{number}: " + " | ".join(line.strip() for line in told[-5:]))
+            lines = traceback.format_exc().splitlines()
+            found["failed"].append(f"{number}: " + " | ".join(line.strip() for line in lines[-5:]))
     path.write_bytes(raw)
     opened()
-    return found
+    return {**found, "warnings": told.count}
 
 
 if __name__ == "__main__":
     os.fsync = lambda handle: None  # type: ignore[assignment]
-    logging.disable(logging.CRITICAL)
+    logging.getLogger().addHandler(logging.NullHandler())  # nothing on stderr
     warnings.simplefilter("ignore")
     word, place, number, many = sys.argv[1:]
     print(json.dumps(main(word, Path(place), int(number), int(many))))

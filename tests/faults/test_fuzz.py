@@ -46,7 +46,9 @@ def fuzzed(kind: str, count: int, seed: int, folder: Path, environment: Any) -> 
     assert found["failed"] == []
     assert found["unnamed"] == []
     assert found["refused"] + found["opened"] == count
-    assert found["refused"] or kind == "history", "no mutation did any damage"
+    # A damaged card is passed over with a warning, a damaged line of a history with a note.
+    noticed = found["refused"] + found["warnings"]
+    assert noticed or kind == "history", "no mutation did any damage"
 
 
 @pytest.mark.slow

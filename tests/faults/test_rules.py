@@ -1,4 +1,4 @@
-"""Wishes about ops: by name, pattern or kind; those that match nothing or can't be had."""
+"""Wishes about ops: by name, pattern or kind; those that match nothing or is not available."""
 
 from __future__ import annotations
 
@@ -138,10 +138,10 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", IMPOSSIBLE)
 def test_wishes_that_can_not_be_had_are_refused_with_what_can(tune: Any, name: str) -> None:
     model = onnx_models.no_compute() if "softmax" in name else onnx_models.cnn()
-    with pytest.raises(ConfigError, match=r"can't be had for op .*it can be:"):
+    with pytest.raises(ConfigError, match=r"is not available for op .*available:"):
         tune(model, config=op_wise(**IMPOSSIBLE[name]))
     result = tune(model, config=op_wise(**IMPOSSIBLE[name]), lenient=True)
-    assert any("warning" in note and "can't be had" in note for note in result.notes)
+    assert any("warning" in note and "is not available" in note for note in result.notes)
 
 
 def test_a_wish_for_the_whole_model_that_some_ops_can_not_fulfil_is_told(tune: Any) -> None:
@@ -154,7 +154,7 @@ def test_a_wish_for_the_whole_model_that_some_ops_can_not_fulfil_is_told(tune: A
 
 def test_a_wish_for_the_whole_model_that_no_op_can_fulfil_is_refused(tune: Any) -> None:
     config = {"quantization": {"model_wise": {"activation": {"dtype": ["int8"]}}}}
-    with pytest.raises(ConfigError, match="can't be had"):
+    with pytest.raises(ConfigError, match="is not available"):
         tune(onnx_models.cnn(), config=config)
 
 

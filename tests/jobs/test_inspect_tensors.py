@@ -161,4 +161,4 @@ def test_the_command(workspace: Path, here: Path) -> None:
     for missing in (("inspect", model, "--tensors"), words[:5]):
         assert run(*missing).exit_code == 2
     alone = run("inspect", model, "--calib", "my_digits:calib")
-    assert alone.exit_code == 2 and "goes with --tensors" in alone.output
+    assert alone.exit_code == 2 and "can only be used with --tensors" in alone.output

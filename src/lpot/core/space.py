@@ -129,8 +129,13 @@ class TuningSpace:
         return replace(self, choices=choices, repairs=recipe.repairs)
 
     def float_config(self, key: OpKey) -> OpConfig | None:
-        """The op's way back to floating point, None when the user forbade it."""
-        return next((option for option in self.choices[key] if option.is_float), None)
+        """The op's way back to floating point, None when the user forbade it.
+
+        FP32 where it is allowed, even on CPUs with 16-bit floats: what eight bits can't tell
+        apart, the eight bits of BF16's mantissa can't either.
+        """
+        floats = [option for option in self.choices[key] if option.is_float]
+        return FP32 if FP32 in floats else next(iter(floats), None)
 
     def with_float(self, recipe: Recipe, keys: Sequence[OpKey]) -> Recipe:
         changes = {key: config for key in keys if (config := self.float_config(key)) is not None}

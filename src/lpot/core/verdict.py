@@ -27,7 +27,8 @@ def judgement(result: Result) -> tuple[str, Style]:
 
 def _judged(result: Result) -> tuple[str, Style]:
     if result.met is None:
-        return "not evaluated: no evaluation function and no metric were given", "fair"
+        given = "no evaluation function and no metric were given"
+        return f"not evaluated: {given if result.baseline is None else result.stopped}", "fair"
     if result.best is None or result.accuracy is None or result.baseline is None:
         return "no low-precision model was found: the FP32 model is returned", "fair"
     lost = words.drop(result.goal, result.accuracy, result.baseline.accuracy)

@@ -48,7 +48,7 @@ from lpot.backends.onnx.tensors import tensors, wiring
 from lpot.backends.onnx.turns import Taps
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
-from lpot.core.errors import CalibrationError, UnsupportedModel
+from lpot.core.errors import CalibrationError, UnsupportedModel, UnsupportedOp, did_you_mean
 from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
 from lpot.core.ptq.smoothquant import extremes, smoothing
@@ -238,10 +238,12 @@ class OnnxBackend(Backend[OnnxModel]):
 
 
 def _check_names(model: OnnxModel, recipe: Recipe) -> None:
-    here = {node.name for part in parts(model) for node in part.graph.nodes}
-    unknown = next((key for key in recipe.low_ops if key.name not in here), None)
-    if unknown is not None:
-        raise UnsupportedModel(f"the recipe names an op that the model does not have: {unknown}")
+    """A recipe for another model must not pass as one for this."""
+    known = {node.name for part in parts(model) for node in part.graph.nodes}
+    for key in recipe.low_ops:
+        if key.name not in known:
+            reason = "the recipe names it, but the model has no such op"
+            raise UnsupportedOp(key.name, reason + did_you_mean(key.name, known))
 
 
 def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) -> Mending:

@@ -45,7 +45,9 @@ def _ignores_its_model(job: Job, result: Result) -> bool:
     assert result.baseline is not None
     evaluator, accuracy = job.evaluator, result.baseline.accuracy
     scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
-    if not isinstance(evaluator, FunctionEvaluator) or result.interrupted or not scored:
+    if not isinstance(evaluator, FunctionEvaluator) or result.interrupted:
+        return False
+    if all(trial.recalled for trial in scored):  # nothing was evaluated: nothing new to doubt
         return False
     # A trial that scores otherwise proves that eval_func looks at its model.
     if any(trial.accuracy != accuracy for trial in scored):
