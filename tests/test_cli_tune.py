@@ -222,7 +222,8 @@ def test_demo(here: Path) -> None:
     assert again.exit_code == 0, again.stderr
     assert "The bar is met." in again.stdout and "kept in FP32 to meet" in again.stdout
     assert "<!doctype html>" in (here / "page.html").read_text("utf-8")
-    empty = run("report", str(here))
+    (here / "empty").mkdir()
+    empty = run("report", str(here / "empty"))
     assert empty.exit_code == 2 and "no report here" in empty.stderr
 
 

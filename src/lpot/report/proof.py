@@ -23,7 +23,7 @@ def cards(report: Report) -> list[tuple[str, str, str]]:
                 f"{range_}{result['allowed']} may be lost",
             )
         )
-    if result["bytes"]:
+    if result["bytes"] and result["bytes"]["fp32"]:  # a model without weights has no size to halve
         before, after = result["bytes"]["fp32"], result["bytes"]["best"]
         found.append((f"{after / before:.0%}", "of the size", words.size_change(before, after)))
     found.append(_ops(report))
