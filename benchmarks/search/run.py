@@ -47,6 +47,7 @@ class Contestant:
 
 CONTESTANTS = (
     Contestant("lpot", "ours.py"),
+    Contestant("ORT static", "ort_peer.py"),
     Contestant("NNCF, accuracy control", "nncf_peer.py", "LPOT_NNCF_PYTHON"),
     Contestant("INC 2.6, auto", "inc_peer.py", "LPOT_INC_PYTHON"),
     Contestant("INC 2.6, basic", "inc_peer.py", "LPOT_INC_PYTHON", ("basic",)),

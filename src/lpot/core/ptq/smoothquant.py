@@ -63,6 +63,8 @@ def smooth_factors(
 
     >>> smooth_factors([1.0, 64.0, 1.0], [1.0, 1.0, 1.0], 0.5)
     array([0.5, 4. , 0.5])
+    >>> smooth_factors([1.0, 64.0, 1.0], [1.0, 0.0, 1.0], 0.5)
+    array([ 1., 64.,  1.])
     """
     makes = np.asarray(largest, np.float64)
     reads = np.asarray(read, np.float64)
@@ -73,6 +75,9 @@ def smooth_factors(
     wanted = makes[alive] ** alpha / reads[alive] ** (1.0 - alpha)
     powers = np.round(np.log2(wanted / np.exp(np.mean(np.log(wanted)))))
     factors[alive] = 2.0 ** np.clip(powers, -LIMIT, LIMIT)
+    most = (makes / factors)[alive].max()
+    loud = (reads == 0) & (makes > most)  # a channel that nobody reads must not set the range
+    factors[loud] = 2.0 ** np.ceil(np.log2(makes[loud] / most))
     return factors
 
 

@@ -10,9 +10,12 @@ from onnx.reference import ReferenceEvaluator
 from lpot.backends.onnx.graph import Graph
 
 # Only what exporters put between an initializer and the op that uses it.
-FOLDABLE = {"Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Flatten"}
+FOLDABLE = {
+    *("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Flatten"),
+    *("Slice", "Concat"),  # the gates of recurrent layers are put in order with these
+}
 # Arithmetic on shapes and pads, which they write out as well: small integers only.
-COUNTING = {"ConstantOfShape", "Concat", "Slice", "Gather", "Add", "Sub", "Mul"}
+COUNTING = {"ConstantOfShape", "Gather", "Add", "Sub", "Mul"}
 FEW = 256
 
 
