@@ -362,6 +362,19 @@ class TestConservative:
             ["Conv", "Gemm"],
         ]
 
+    @pytest.mark.parametrize("guilty", [{3}, {0, 5}, {1, 2, 6}])
+    def test_of_a_kind_that_misses_the_harmless_ops_stay(self, guilty: set[int]) -> None:
+        where, passes = space(8), needs(guilty)
+        seen = drive(conservative, where, passes, ranking=harm(8, guilty))
+        assert best(seen, passes) == {op(number).name for number in guilty}
+        assert len(seen) <= 1 + 3
+
+    def test_where_no_op_of_a_kind_is_harmless_all_stay_in_float(self) -> None:
+        seen = drive(
+            conservative, space(4), lambda recipe: not recipe.low_ops, ranking=harm(4, {1})
+        )
+        assert all(recipe.low_ops for recipe in seen) and len(seen) == 3
+
 
 class TestMixedPrecision:
     def test_bf16_first_then_the_fewest_in_fp32(self) -> None:
@@ -388,8 +401,8 @@ class TestLevel:
     def test_auto_goes_from_the_one_to_the_other(self) -> None:
         both = get_strategy("basic", "auto")
         seen = drive(both, space(4), needs({1}), ranking=harm(4, {1}))
-        # Everything low, then the only kind as a whole (the same recipe), then the fewest back.
-        assert [len(recipe.float_ops) for recipe in seen] == [0, 0, 0, 1]
+        # Everything low, then the only kind as a whole (the same recipe), then its harmless ops.
+        assert [len(recipe.float_ops) for recipe in seen] == [0, 0, 2, 1]
 
     def test_auto_stops_at_the_first_that_holds(self) -> None:
         assert len(drive(get_strategy("basic", "auto"), space(4), lambda recipe: True)) == 1
