@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ def test_limits_of_a_trial_hold(nodes: Nodes, tmp_path: Path) -> None:
 
 
 def test_more_workers_than_there_is_room_for(nodes: Nodes, tmp_path: Path) -> None:
-    result = cases.run(tmp_path, scoring.score, on(nodes, 4))
+    evaluate = partial(cases.logged, folder=str(tmp_path / "log"), seconds=1.5)
+    result = cases.run(tmp_path / "w", evaluate, on(nodes, 4))
     assert len(result.trials) == cases.MOST
     assert any("3 of 4 worker(s)" in note and "1 CPU" in note for note in result.notes)
 

@@ -33,7 +33,8 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
     made: Processes | RayExecutor
     if section.name == "ray":
         demand = Demand.of(section.ray, memory)
-        made = RayExecutor(kit, section.workers, section.address, demand, section.timeout)
+        given = job.request.model
+        made = RayExecutor(kit, section.workers, section.address, demand, section.timeout, given)
         made.stop, made.begin, made.note = (
             job.watch.request_stop,
             job.listener.begin,

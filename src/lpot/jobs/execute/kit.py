@@ -59,6 +59,10 @@ class Kit:
             has_budget=self.has_budget,
         )
 
+    def with_model(self, place: str) -> Kit:
+        """The same kit where the model's files have come to lie elsewhere."""
+        return replace(self, request=replace(self.request, model=place))
+
     def attempt(self, bench: Bench, number: int, recipe: Recipe) -> Trial:
         race = Race(self.goal, self.baseline)
         trial, model = attempt(bench, recipe, self.baseline, number, race)

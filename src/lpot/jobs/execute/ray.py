@@ -17,6 +17,7 @@ from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered
 from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time
+from lpot.jobs.execute.parcel import Parcel
 from lpot.jobs.execute.ray_cluster import Cluster, Demand
 from lpot.jobs.execute.ray_desk import Orders, Room, Worker
 from lpot.jobs.execute.ray_worker import BenchActor, Place, exceeds
@@ -46,6 +47,7 @@ class RayExecutor:
         address: str | None = None,
         demand: Demand | None = None,
         timeout: float = 0.0,
+        model: Any = None,
     ) -> None:
         self.stop: Callable[[str], None] = lambda reason: None
         self.begin: Callable[[int, Recipe], None] = lambda number, recipe: None
@@ -57,6 +59,9 @@ class RayExecutor:
         self._cluster = Cluster(address)
         self._ray = self._cluster.ray
         self._kit: Any = None
+        self._model = model  # as it was given: a path's files are sent to nodes that lack them
+        self._parcel: Parcel | None = None
+        self._chunks: list[Any] = []
         self._workers: list[Worker] = []
         self._room = Room(self._demand.wait)
         self._deaths = 0  # of workers in a row that never worked
@@ -83,7 +88,7 @@ class RayExecutor:
         for worker in self._workers if not self._gone else ():
             self._end(worker)
         self._workers = []
-        self._kit = None
+        self._kit, self._chunks = None, []
         self._cluster.leave()
 
     # -- workers -----------------------------------------------------------------------------
@@ -94,12 +99,19 @@ class RayExecutor:
         self._cluster.join()
         self._kit = self._ray.put(self._make_kit())  # held, or no worker could be started again
         self._kind = self._ray.remote(**self._demand.options())(BenchActor)
+        self._parcel = Parcel.of(self._model)
         self._room = Room(self._demand.wait)
         self._workers = [self._new_worker() for _ in range(self._count)]
 
     def _new_worker(self) -> Worker:
         actor = self._kind.remote()
-        return Worker(actor, actor.where.remote())
+        return Worker(actor, actor.where.remote(self._parcel))
+
+    def _sent(self) -> list[Any]:
+        """The model's files in the object store, put there when the first node lacks them."""
+        if self._parcel is not None and not self._chunks:
+            self._chunks = [self._ray.put(chunk) for chunk in self._parcel.chunks()]
+        return self._chunks
 
     def _end(self, worker: Worker) -> None:
         self._ray.kill(worker.actor)
@@ -176,7 +188,9 @@ class RayExecutor:
                 yield answer
             elif isinstance(answer, Place):
                 self._room.found()
-                worker.placed(answer, worker.actor.open.remote(self._kit), self._watch(answer))
+                chunks = [] if answer.has_files else self._sent()
+                loading = worker.actor.open.remote(self._kit, self._parcel, chunks)
+                worker.placed(answer, loading, self._watch(answer))
             else:
                 self._deaths = 0
                 worker.ref = None  # the model is loaded

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 PATIENCE = 5.0  # seconds in which a head that is there takes a call
 TRIES = 3
+MOST_MEMORY = 1 << 49  # bytes; Ray counts in ten-thousandths, and above this they overflow
 SHOWN = 8  # nodes named in a message
 
 
@@ -49,7 +50,7 @@ class Demand:
         """As Ray wants to hear it. Losses are counted here, so Ray itself repeats nothing."""
         more: dict[str, Any] = {"label_selector": dict(self.labels)} if self.labels else {}
         if self.memory:
-            more["memory"] = self.memory
+            more["memory"] = min(self.memory, MOST_MEMORY)
         return {
             "num_cpus": self.num_cpus,
             "resources": dict(self.resources),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,9 @@ from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.jobs.execute.kit import unpack
 from lpot.jobs.execute.limits import resident
+from lpot.jobs.execute.parcel import Parcel
+
+logger = logging.getLogger(__name__)
 
 LOOK = 0.2  # seconds between two looks at a worker's memory
 
@@ -23,19 +28,27 @@ class Place:
     node: str
     pid: int
     host: str
+    has_files: bool  # the model lies there already, or comes with the kit
 
 
 class BenchActor:
     """One worker. It answers as soon as it has a place; the kit is opened after that."""
 
-    def where(self) -> Place:
+    def where(self, parcel: Parcel | None) -> Place:
         import ray
 
         node = str(ray.get_runtime_context().get_node_id())
-        return Place(node, os.getpid(), socket.gethostname())
+        known = parcel is None or parcel.is_here()
+        return Place(node, os.getpid(), socket.gethostname(), known)
 
-    def open(self, kit: bytes) -> None:
+    def open(self, kit: bytes, parcel: Parcel | None, chunks: Sequence[Any]) -> None:
+        """`chunks` are references: one at a time is fetched, by one worker of each node."""
+        import ray
+
         self.kit = unpack(kit)
+        if parcel is not None:
+            place = parcel.unpack((ray.get(chunk) for chunk in chunks), logger.info)
+            self.kit = self.kit.with_model(place)
         self.bench: Any = self.kit.open()
 
     def attempt(self, number: int, recipe: Recipe) -> Trial:
