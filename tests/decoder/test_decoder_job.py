@@ -141,3 +141,45 @@ def test_windows_are_cut_from_files_lists_and_arrays(tmp_path: Path) -> None:
     loader = [({"input_ids": np.ones((1, 4))}, None)]
     assert windows_of(loader, 32, folder, "text") is None
     assert len(TokenWindows(np.zeros((5, 4), np.int64), batch_size=2)) == 3
+
+
+def test_the_yaml_names_files_of_text_and_the_command_takes_one(tmp_path: Path) -> None:
+    from click.testing import CliRunner
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    (tmp_path / "one.txt").write_text(text())
+    (tmp_path / "two.txt").write_text(text(300, seed=1))
+    section = {
+        "prompt_length": 32,
+        "calibration_text": str(tmp_path / "one.txt"),
+        "evaluation_text": str(tmp_path / "two.txt"),
+    }
+    config = {**SETTINGS, "quantization": {"weight_only": section}}
+    result = tuned(source, tmp_path / "run", calib=None, config=config)
+    assert result.met and result.baseline.samples == 9
+    section["evaluation_text"] = "nowhere.txt"
+    with pytest.raises(ConfigError, match=r"evaluation_text.*no such file"):
+        tuned(source, tmp_path / "no", calib=None, config=config)
+    (tmp_path / "conf.yaml").write_text(
+        "model: {name: net}\n"
+        "quantization: {approach: weight_only, weight_only: {prompt_length: 32}}\n"
+        "tuning: {objective: modelsize, accuracy_criterion: {relative: 0.5}}\n"
+    )
+    words = ["--model", source, "--calib", tmp_path / "one.txt", "--workspace", tmp_path / "c"]
+    line = ["tune", str(tmp_path / "conf.yaml"), *map(str, words), "--no-speed"]
+    shown = CliRunner().invoke(cli, line)
+    assert shown.exit_code == 0, shown.output
+    assert (tmp_path / "c" / "decoder" / "model.onnx").is_file()
+
+
+def test_prompts_and_tokens_are_timed_apart(tmp_path: Path) -> None:
+    result = tuned(tiny("Llama"), tmp_path, calib=np.full((6, 32), 5), goal=0.5, measure_speed=True)
+    rows = json.loads((tmp_path / "phases.json").read_text())
+    assert list(rows) == [
+        "token, batch 1",
+        "token, batch 4",
+        "prompt of 32, batch 1",
+        "prompt of 32, batch 4",
+    ]
+    assert all(row["fp32"] > 0 and row["low"] > 0 for row in rows.values())
+    assert any("token, batch 1" in note for note in result.notes)

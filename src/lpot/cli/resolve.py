@@ -115,7 +115,9 @@ def _is_model(found: Any) -> bool:
 
 
 def calibration_source(text: str) -> Any:
-    """A loader, or what the function named makes."""
+    """A loader, what the function named makes, or a file of text for a decoder."""
+    if Path(text).suffix == ".txt" and Path(text).is_file():
+        return Path(text)
     found = resolve(text, "--calib")
     is_loader = hasattr(found, "__iter__") or hasattr(found, "__getitem__")
     if isinstance(found, type) or not is_loader:

@@ -53,7 +53,9 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 @click.option("--output", type=click.Path(path_type=Path), help="Where to write the best model.")
 @click.option("--eval", "evaluate", metavar="PKG.MOD:FUNC", help="FUNC(model) returns the score.")
 @click.option(
-    "--calib", metavar="PKG.MOD:NAME", help="A data loader, or a function that returns one."
+    "--calib",
+    metavar="PKG.MOD:NAME",
+    help="A data loader, a function that returns one, or a .txt file for a decoder.",
 )
 @click.option("--name", help="Model name; it sets the default workspace.")
 @click.option("--framework", help="Detected from the model if omitted.")

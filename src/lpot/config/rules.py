@@ -105,7 +105,8 @@ def approach(config: Config) -> Approach | None:
 
 def weight_settings(config: Config) -> dict[str, Any]:
     """What is said of weights alone, in the words of the section."""
-    return dict(config.quantization.weight_only.model_dump())
+    texts = {"calibration_text", "evaluation_text"}
+    return dict(config.quantization.weight_only.model_dump(exclude=texts))
 
 
 def trains(config: Config, has_loop: bool) -> bool:

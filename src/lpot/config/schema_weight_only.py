@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lpot.config.fields import Natural, Positive, Share, split, wrong
+from lpot.config.fields import Natural, Positive, Share, Text, split, wrong
 from lpot.config.section import Section
 from lpot.core.weight_only.grid import BITS, GROUPS, PER_CHANNEL
 
@@ -69,4 +69,19 @@ class WeightOnly(Section):
         description="What reading a prompt counts against generating a token: 0 for tokens alone, "
         "1 for prompts alone.",
     )
-    prompt_length: Positive = Field(default=512, description="Tokens of the prompt that is timed.")
+    prompt_length: Positive = Field(
+        default=512, description="Tokens of the prompt that is timed, and of a window of text."
+    )
+    calibration_text: Text | None = Field(
+        default=None, description="File of text to calibrate on, if the program gives none."
+    )
+    evaluation_text: Text | None = Field(
+        default=None,
+        description="File of text to measure on. Default: a part of the calibration text.",
+    )
+
+    @model_validator(mode="after")
+    def _share_is_one(self) -> WeightOnly:
+        if not 0.0 <= self.prompt <= 1.0:
+            raise wrong(f"given {self.prompt:g}, expected a share from 0 to 1", key="prompt")
+        return self

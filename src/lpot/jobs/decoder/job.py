@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import copy_beside, export_decoder, is_decoder
+from lpot.backends import copy_beside, export_decoder, get_backend, is_decoder
 from lpot.config.schema import Config
 from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
@@ -47,15 +47,31 @@ def prepared(request: Request) -> Request:
         place = _workspace(request, config) / FP32_FOLDER
         request.listener.phase("writing the decoder as ONNX")
         model, folder = export_decoder(model, place), place
-    length = config.quantization.weight_only.prompt_length
-    calib = windows_of(request.calib, length, folder, "the calibration text")
-    held = windows_of(request.eval_loader, length, folder, "the evaluation text")
+        request = replace(request, backend=get_backend("onnx"))  # whatever it was written in
+    section = config.quantization.weight_only
+    texts = (
+        (request.calib, section.calibration_text, "calibration_text"),
+        (request.eval_loader, section.evaluation_text, "evaluation_text"),
+    )
+    calib, held = (
+        windows_of(_given(*text), section.prompt_length, folder, f"the {text[2].replace('_', ' ')}")
+        for text in texts
+    )
     found = replace(request, config=config, model=model)
     if calib is not None:
         found = replace(found, calib=calib)
     if held is not None:
         found = replace(found, eval_loader=held)
     return _scored(found, calib, held)
+
+
+def _given(by_code: Any, by_file: str | None, key: str) -> Any:
+    """What the program gives, else the file that the configuration names."""
+    if by_code is not None or by_file is None:
+        return by_code
+    if not Path(by_file).is_file():
+        raise ConfigError(f"given {by_file!r}, no such file", f"quantization.weight_only.{key}")
+    return Path(by_file)
 
 
 def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | None) -> Request:
