@@ -35,7 +35,7 @@ def test_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 OWN = {"start-images.md"}  # test_five_minutes.py brings the model and the images
 PAGES = sorted(p for p in (ROOT / "docs").glob("*.md") if blocks(p) and p.name not in OWN)
-LONG = ("start-", "pytorch")  # pages that train, or measure speed
+LONG = ("start-", "pytorch", "pruning")  # pages that train, or measure speed
 ALL = [
     pytest.param(page, marks=pytest.mark.slow if page.name.startswith(LONG) else (), id=page.name)
     for page in PAGES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -30,7 +31,10 @@ def compressed(net: Any, workspace: Path, goal: Any, **structured: Any) -> lpot.
         TRAIN,
         scorer(TEST),
         goal,
-        config={"pruning": {"approach": {"structured": settings}}},
+        config={
+            "pruning": {"approach": {"structured": settings}},
+            "tuning": {"diagnosis": True, "tensorboard": True},
+        },
         train_loader=TRAIN,
         workspace=workspace,
         measure_speed=False,
@@ -41,12 +45,18 @@ def test_a_pruned_net_holds_the_bar_is_smaller_and_can_be_loaded(net: Any, tmp_p
     before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     result = compressed(net, tmp_path / "w", lpot.Goal(absolute=0.5))
     assert result.met and result.recipe.repairs[-1] == "pruned 20%"
-    assert any(note.startswith("pruned 20%: blocks") for note in result.notes)
+    assert any(note.startswith("pruned 20%: ") for note in result.notes)
+    with np.load(tmp_path / "w" / "inspect_saved" / "low.npz") as kept:
+        assert "output/fc" in kept.files and "weight/stem" in kept.files
+    assert list((tmp_path / "w" / "tensorboard").rglob("events.out.tfevents.*"))
     parameters = [sum(t.numel() for t in m.parameters()) for m in (net, result.model.origin.root)]
     assert parameters[1] < parameters[0]
     again = lpot.load(result.path, module=Residual())  # of the original architecture
     assert scorer(TEST)(again.native) == result.accuracy
     assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+    rebuilt = lpot.recover(net, tmp_path / "w", result.best.number)
+    assert scorer(TEST)(rebuilt.native) == result.accuracy
 
     rerun = compressed(net, tmp_path / "w", lpot.Goal(absolute=0.5))
     assert all(trial.recalled for trial in rerun.trials)

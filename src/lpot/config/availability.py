@@ -21,7 +21,6 @@ LATER: dict[str, str] = {
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.train.hostfile": "training runs on this machine alone",
-    "tuning.diagnosis": "remove it",
     "auto_distillation": "remove it",
     "nas": "remove it",
 }
@@ -57,8 +56,8 @@ def unavailable(config: Config) -> list[str]:
     """One sentence for each key that was set, to something else than its default, in vain.
 
     >>> from lpot.config.load import load
-    >>> unavailable(load({"tuning": {"diagnosis": True}}))
-    ['tuning.diagnosis: true is not available yet; remove it']
+    >>> unavailable(load({"nas": {"approach": "basic"}}))
+    ['nas is not available yet; remove it']
     """
     return list(_sentences(config, config, (), ()))
 

@@ -367,7 +367,9 @@ class TuningSection(Section):
         default=False, description="Write trials and the worst tensors to TensorBoard."
     )
     workspace: Workspace = Field(default=Workspace(), description="Where results are kept.")
-    diagnosis: Flag = Field(default=False, description="Keep tensors for diagnosis.")
+    diagnosis: Flag = Field(
+        default=False, description="Keep the tensors between ops, of FP32 and of the best model."
+    )
 
     @model_validator(mode="after")
     def _one_objective(self) -> TuningSection:

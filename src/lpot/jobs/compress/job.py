@@ -23,6 +23,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.jobs.compress.sensitivity import Plan, Workbench, cut_model, possible_cuts
+from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
 from lpot.jobs.tune.quantize import Job, Request
 
@@ -144,7 +145,7 @@ class CompressJob(Job):
         """The pruned and trained model of this level; from an earlier run where there is one."""
         word, backend = word_of(ratio), self.backend
         assert isinstance(backend, Prunable)
-        folder = self.workspace.folder / word.replace(" ", "-").rstrip("%")
+        folder = folder_of(self.workspace.folder, word)
         variant, words = self._earlier(folder)
         if variant is None:
             plan = self._planned(ratio)
@@ -160,7 +161,9 @@ class CompressJob(Job):
             backend.save(variant, folder)
         sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.model, variant))
         self.add_note(f"{word}: {words}; {sizes} in FP32")
-        backend.keep_variant(self.model, word, variant, self._observe(variant))
+        observed = self._observe(variant)
+        keep_statistics(folder, observed)
+        backend.keep_variant(self.model, word, variant, observed)
         return True
 
     @property

@@ -21,6 +21,7 @@ from lpot.core.recipe import Recipe
 from lpot.core.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
+from lpot.jobs.finish.diagnosis import dump_tensors
 from lpot.jobs.finish.doubts import warn_about_scores
 from lpot.jobs.finish.held_out import with_held_out
 from lpot.jobs.finish.interval import with_interval
@@ -79,6 +80,7 @@ def finish(
         job.add_note(shortfall(job, result))
     result = with_held_out(job, with_interval(job, result))
     result = with_speed(job, result)
+    dump_tensors(job, model)
     job.package(result)
     if job.request.measure_speed:  # an offer is a measurement, too
         for text in job.backend.offers(model):

@@ -1,0 +1,41 @@
+"""Pruned and trained models as they lie in a workspace, with their calibration statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from lpot.core.backend import Backend
+from lpot.core.compress.prunable import Prunable
+from lpot.core.errors import HistoryError
+from lpot.core.model import Model
+from lpot.core.observations import Observations
+from lpot.core.store import load_observations, save_observations
+
+
+def folder_of(workspace: Path, word: str) -> Path:
+    """
+    >>> folder_of(Path("w"), "pruned 35%").name
+    'pruned-35'
+    """
+    return workspace / word.replace(" ", "-").rstrip("%")
+
+
+def keep_statistics(folder: Path, observed: Mapping[int, Observations]) -> None:
+    save_observations(_statistics(folder), observed)
+
+
+def attach(backend: Backend, source: Model, workspace: Path, word: str) -> None:
+    """The pruned model of an earlier run, so that its recipes can be built again."""
+    folder = folder_of(workspace, word)
+    if not isinstance(backend, Prunable) or not folder.is_dir():
+        raise HistoryError(
+            f"{folder}: the pruned model of this trial is not there any more: run the job again"
+        )
+    place = _statistics(folder)
+    observed = load_observations(place) if place.is_file() else {}
+    backend.keep_variant(source, word, backend.reopen(source, folder), observed)
+
+
+def _statistics(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}-observations.npz")
