@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from models import SEED, VOCABULARY
 from torch import nn
 from torch.nn import functional
+from torch_more_nets import UNet, Vit, Yolo, timm_net
 
 Shapes = dict[str, tuple[tuple[int, ...], str]]
 
@@ -225,6 +228,16 @@ def _ids(batch: int, length: int, name: str = "ids") -> Shapes:
     return {name: ((batch, length), "int64")}
 
 
+def _of_timm(*names: str) -> list[TorchNet]:
+    """Nets whose batch norms and checks are written in timm's own way, where it is installed."""
+    if importlib.util.find_spec("timm") is None:
+        return []
+    return [
+        TorchNet(f"timm_{name}", f"timm {name} b1", partial(timm_net, name), _image(), 1.3)
+        for name in names
+    ]
+
+
 _BOTH = ("static", "dynamic")
 TORCH_NETS = {
     net.name: net
@@ -242,6 +255,10 @@ TORCH_NETS = {
         ),
         TorchNet("gpt", "GPT-shaped, one token", Decoder, _ids(1, 1), 4.0, _BOTH, True),
         TorchNet("text_cnn", "BlendCNN-like text CNN b32", TextCnn, _ids(32, 128), 2.9),
+        TorchNet("unet", "U-Net b1", UNet, _image(), 1.8),
+        TorchNet("yolo", "YOLO-like b1", Yolo, _image(), 1.5),
+        TorchNet("vit", "ViT-Small b1", Vit, _image(), 1.4, _BOTH),
+        *_of_timm("efficientnet_b0", "regnety_004"),
     )
 }
 

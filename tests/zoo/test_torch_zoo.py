@@ -34,7 +34,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
         [sys.executable, str(CHILD), *words],
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": path},
+        env={"OMP_NUM_THREADS": "1", **os.environ, "PYTHONPATH": path},
         timeout=60 * MINUTES,
         check=False,
     )

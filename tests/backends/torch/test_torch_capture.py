@@ -308,3 +308,28 @@ def test_samples_without_a_batch_dimension_are_served() -> None:
     observations = BACKEND.observe(model, batches, (0,))[0]
     built = BACKEND.build(model, default(model), observations)
     assert noise(model, built, batches) > 25
+
+
+class Chunked(nn.Module):
+    """As YOLOv8's C2f: a list of parts that grows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.inner = nn.Conv2d(3, 8, 1), nn.Conv2d(4, 4, 3, padding=1)
+        self.last = nn.Conv2d(12, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = list(torch.relu(self.first(x)).chunk(2, 1))
+        parts.append(parts[-1] + torch.relu(self.inner(parts[-1])))
+        left, right = self.last(torch.cat(parts, 1)).split([1, 3], 1)
+        return torch.cat([right, left], 1)
+
+
+def test_parts_whose_number_stands_in_the_code_are_captured() -> None:
+    torch.manual_seed(0)
+    model = BACKEND.load(Chunked().eval())
+    assert [part.name for part in model.workshop.captures] == [""]
+    batches = [(torch.randn(2, 3, 9, 9),) for _ in range(3)]
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert built.captured and noise(model, built, batches) > 25

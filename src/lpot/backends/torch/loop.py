@@ -41,7 +41,7 @@ def training_loop(
             for number, raw in enumerate(itertools.islice(loader, section.get("iteration"))):
                 _tell(hooks, "on_batch_begin", number)
                 optimizer.zero_grad()
-                wanted(module, raw).backward()  # type: ignore[no-untyped-call]
+                wanted(module, raw).backward()
                 _tell(hooks, "on_post_grad")
                 optimizer.step()
                 _tell(hooks, "on_batch_end")

@@ -124,6 +124,14 @@ def _has_hooks(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
+class _Proxy(fx.Proxy):  # type: ignore[misc]
+    """A stand-in that knows its length where the code tells it."""
+
+    def __len__(self) -> int:
+        count = _parts(self.node)
+        return int(super().__len__()) if count is None else count
+
+
 class _Tracer(fx.Tracer):  # type: ignore[misc]
     """Stops at ops; walks into containers and the user's own modules."""
 
@@ -135,6 +143,28 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         if id(m) in self._ops or is_fused(m) or is_frozen_norm(m):
             return True
         return bool(super().is_leaf_module(m, module_qualified_name))
+
+    def proxy(self, node: fx.Node) -> fx.Proxy:
+        return _Proxy(node, self)
+
+    def iter(self, obj: fx.Proxy) -> Any:
+        """Parts whose number stands in the code can be gone through: list(x.chunk(2, 1))."""
+        count = _parts(obj.node)
+        return super().iter(obj) if count is None else iter([obj[i] for i in range(count)])
+
+
+def _parts(node: fx.Node) -> int | None:
+    """How many tensors a call gives, where its arguments tell. Chunks can be fewer: comparing with
+    the original will show."""
+    if node.target not in ("chunk", "split", torch.chunk, torch.split):
+        return None
+    words = ("input", "chunks") if node.target in ("chunk", torch.chunk) else ("input", "sizes")
+    given = {**dict(zip(words, node.args, strict=False)), **node.kwargs}
+    if node.target in ("chunk", torch.chunk):
+        count = given.get("chunks")
+        return count if isinstance(count, int) else None
+    sizes = next((given[key] for key in ("sizes", "split_size_or_sizes") if key in given), None)
+    return len(sizes) if isinstance(sizes, list | tuple) else None
 
 
 def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:

@@ -30,10 +30,12 @@ _MOVING_FUNCTIONS = (
     torch.relu,
     functional.relu6,
     operator.getitem,
+    torch.chunk,
+    torch.split,
 )
 _MOVING_METHODS = (
     *("flatten", "view", "reshape", "contiguous", "permute", "transpose", "relu"),
-    *("unsqueeze", "squeeze"),
+    *("unsqueeze", "squeeze", "chunk", "split"),
 )
 _MOVING_MODULES = (
     nn.MaxPool2d,
