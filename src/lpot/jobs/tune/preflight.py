@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from lpot.core import words
 from lpot.core.cpu import probe
 from lpot.core.errors import (
     BackendUnavailable,
@@ -113,7 +114,7 @@ class _Look:
     def model(self) -> Iterator[Check]:
         job = self.job
         inputs = ", ".join(map(str, job.model.inputs or ())) or "inputs not known"
-        text = f"{job.backend.name}, {job.model.nbytes / 1e6:.3g} MB, {inputs}"
+        text = f"{job.backend.name}, {words.size(job.model.nbytes)}, {inputs}"
         yield Check("model", "ok", f"{text}; {job.approach}; {job.goal}")
 
     def data(self) -> Iterator[Check]:
@@ -136,7 +137,7 @@ class _Look:
             "of unknown length" if calibration.length is None else f"{calibration.length} batches"
         )
         text = f"{many}, {calibration.batch_size} samples a batch; the first one runs"
-        yield Check("data", "ok", f"{text} in {self.batch_seconds * 1e3:.3g} ms")
+        yield Check("data", "ok", f"{text} in {words.duration(self.batch_seconds)}")
         values = first.inputs.values() if isinstance(first.inputs, Mapping) else first.inputs
         if any(_is_broken(value) for value in values):
             yield Check("", "warn", "the first calibration batch holds NaN or Inf")
@@ -239,14 +240,15 @@ class _Look:
 
     def effort(self, evaluations: int | None, seconds: float | None) -> str:
         prepare = self._preparation()
-        text = f"calibration and ranking about {max(1.0, prepare):.0f} s"
+        text = f"calibration and ranking about {words.duration(max(1.0, prepare))}"
         if evaluations is None:
             return f"{text}; no evaluation"
         text += f"; at most {evaluations} evaluations, FP32 included"
         if seconds is None:
             return f"{text}, each as long as your function takes: the first one will tell"
         return (
-            f"{text}, about {seconds:.2g} s each: {prepare + evaluations * seconds:.0f} s at most"
+            f"{text}, about {words.duration(seconds)} each: "
+            f"{words.duration(prepare + evaluations * seconds)} at most"
         )
 
     def _preparation(self) -> float:
