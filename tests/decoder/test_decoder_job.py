@@ -183,3 +183,28 @@ def test_prompts_and_tokens_are_timed_apart(tmp_path: Path) -> None:
     ]
     assert all(row["fp32"] > 0 and row["low"] > 0 for row in rows.values())
     assert any("token, batch 1" in note for note in result.notes)
+
+
+def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
+    """Read back into transformers they give the logits of FP32 with those weights rounded."""
+    from lpot.backends import write_gptq
+    from lpot.backends.onnx.decoder.gptq_files import read_gptq
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    tuned(source, tmp_path / "run", keep_fp32=["layers.1/attn/q_proj"])
+    out = write_gptq(tmp_path / "run" / "decoder" / "model.onnx", source, tmp_path / "gptq")
+    config = json.loads((out / "config.json").read_text())["quantization_config"]
+    assert config["quant_method"] == "gptq" and config["bits"] == 4 and config["group_size"] == 32
+    model = tiny("Llama")
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    state = {name: torch.tensor(array) for name, array in read_gptq(out).items()}
+    assert set(state) == set(before)
+    changed = {name for name in before if not torch.equal(before[name], state[name])}
+    kept = "model.layers.1.self_attn.q_proj.weight"
+    assert kept not in changed and "model.layers.0.mlp.down_proj.weight" in changed
+    for name in changed:
+        assert (state[name] - before[name]).abs().max() < 0.5 * before[name].abs().max()
+    assert (out / "tokenizer.json").is_file()
+    with pytest.raises(UnsupportedModel, match="several products in one weight"):
+        other = folder_with_tokenizer(tmp_path / "gpt2", "GPT2")
+        write_gptq(tmp_path / "run" / "decoder" / "model.onnx", other, tmp_path / "no")

@@ -184,6 +184,12 @@ def copy_beside(source: Path, target: Path) -> None:
     _decoders().copy_beside(source, target)
 
 
+def write_gptq(model: Path, source: Path, out: Path) -> Path:
+    """A tuned decoder in GPTQ's files, from its model.onnx and the folder it was made from."""
+    module = importlib.import_module("lpot.backends.onnx.decoder.gptq_files")
+    return Path(module.write_gptq(model, source, out))
+
+
 def _decoders() -> Any:
     return importlib.import_module("lpot.backends.onnx.decoder.export")
 

@@ -122,6 +122,10 @@ class Weights:
             return self._phi3(word, layer)
         return self._needed(word, layer), self.array(word, layer, "bias")
 
+    def module(self, word: str, layer: int) -> str:
+        """The name that transformers gives a part of a layer."""
+        return f"{self._words['layer'].format(layer)}{self._words[word]}"
+
     def _gpt2(self, word: str, layer: int) -> Linear:
         """GPT-2 keeps [inputs, outputs], and q, k, v side by side."""
         stem = self._words["layer"].format(layer)

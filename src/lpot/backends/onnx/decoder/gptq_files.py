@@ -1,0 +1,137 @@
+"""A tuned decoder in GPTQ's files, which transformers and vLLM read: safetensors and a config.
+
+Products of 2, 4 or 8 bits are written as qweight, qzeros, scales and g_idx; those with other bits
+than most are named in `dynamic`. Everything else, the head among it, stays in float: the INT8 of
+products that round their inputs while running has no place in these files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import NodeProto
+
+from lpot.backends.onnx.decoder.export import copy_beside
+from lpot.backends.onnx.decoder.names import Weights
+from lpot.backends.onnx.decoder.shape import shape_of
+from lpot.backends.onnx.decoder.tensors import FolderTensors
+from lpot.backends.onnx.graph import Graph, attribute
+from lpot.backends.onnx.load import load_graph
+from lpot.core.card import write_text
+from lpot.core.errors import UnsupportedModel
+from lpot.core.weight_only.grid import Format, Rounded
+from lpot.core.weight_only.pack import pack_gptq, unpack_gptq, unpack_matmul_nbits
+
+FILE = "model.safetensors"
+PACKED = ("gpt2", "phi3", "gpt_neox")  # families that keep q, k, v in one weight
+PARTS = ("qweight", "qzeros", "scales", "g_idx")
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """One product of the ONNX model, under the name that transformers gives its module."""
+
+    module: str
+    rounded: Rounded
+
+
+def write_gptq(model: Path, source: Path, out: Path) -> Path:
+    """The files of GPTQ in `out`, from the tuned model.onnx and the folder it was made from."""
+    from safetensors.numpy import save_file
+
+    config = json.loads((source / "config.json").read_text("utf-8"))
+    weights = Weights(shape_of(config), FolderTensors(source))
+    if weights.shape.family in PACKED:
+        raise UnsupportedModel(
+            f"decoders of type {weights.shape.family!r} keep several products in one weight, which "
+            "GPTQ's files have no room for: use the ONNX model"
+        )
+    graph, _ = load_graph(model)
+    products = list(_products(graph, weights))
+    if not products:
+        raise UnsupportedModel(f"{model}: no product of it is in few bits")
+    done = {f"{product.module}.weight" for product in products}
+    tensors = {name: weights.tensors[name] for name in weights.tensors if name not in done}
+    for product in products:
+        packed = pack_gptq(product.rounded)
+        tensors |= {f"{product.module}.{part}": np.asarray(packed[part]) for part in PARTS}
+    out.mkdir(parents=True, exist_ok=True)
+    save_file(
+        {k: np.ascontiguousarray(v) for k, v in tensors.items()}, out / FILE, {"format": "pt"}
+    )
+    copy_beside(source, out)
+    config["quantization_config"] = quantization_config(products)
+    write_text(out / "config.json", json.dumps(config, indent=1) + "\n")
+    return out
+
+
+def quantization_config(products: list[Product]) -> dict[str, Any]:
+    """Bits and groups of most modules, and under `dynamic` those of the others."""
+    kinds = Counter((p.rounded.format.bits, p.rounded.format.group_size) for p in products)
+    (bits, size), _ = kinds.most_common(1)[0]
+    others = {
+        f"+:^{product.module}$".replace(".", r"\."): {
+            "bits": fmt.bits,
+            "group_size": fmt.group_size,
+        }
+        for product in products
+        if ((fmt := product.rounded.format).bits, fmt.group_size) != (bits, size)
+    }
+    return {
+        "quant_method": "gptq",
+        "bits": bits,
+        "group_size": size,
+        "desc_act": False,
+        "sym": all(product.rounded.format.symmetric for product in products),
+        "lm_head": False,
+        "checkpoint_format": "gptq",
+        "dynamic": others,
+    }
+
+
+def read_gptq(folder: Path) -> dict[str, np.ndarray]:
+    """The weights that GPTQ's files stand for, by the names of the FP32 model."""
+    from safetensors.numpy import load_file
+
+    config = json.loads((folder / "config.json").read_text("utf-8"))["quantization_config"]
+    stored = load_file(folder / FILE)
+    found = {name: array for name, array in stored.items() if name.rpartition(".")[2] not in PARTS}
+    for name in stored:
+        module, _, part = name.rpartition(".")
+        if part == "qweight":
+            packed = {word: stored[f"{module}.{word}"] for word in PARTS}
+            columns = len(packed["g_idx"])
+            told = config["dynamic"].get(f"+:^{module}$".replace(".", r"\."), config)
+            fmt = Format(told["bits"], told["group_size"], config["sym"])
+            found[f"{module}.weight"] = unpack_gptq(packed, fmt, columns).values()
+    return found
+
+
+def _products(graph: Graph, weights: Weights) -> Iterator[Product]:
+    """Every MatMulNBits of a layer; the head stays as it is in these files."""
+    for node in graph.nodes:
+        if node.op_type == "MatMulNBits" and node.name.startswith("layers."):
+            yield Product(_module(node.name, weights), _rounded(graph, node))
+
+
+def _rounded(graph: Graph, node: NodeProto) -> Rounded:
+    numbers = {word: int(attribute(node, word, 0)) for word in ("bits", "block_size", "K", "N")}
+    arrays = [graph.weights[name] if name else None for name in node.input[1:4]]
+    zeros = arrays[2] if len(arrays) > 2 else None
+    fmt = Format(numbers["bits"], numbers["block_size"], zeros is None)
+    assert arrays[0] is not None and arrays[1] is not None
+    scales = np.asarray(arrays[1], np.float32).reshape(numbers["N"], -1)
+    rows = None if zeros is None else np.asarray(zeros, np.uint8).reshape(numbers["N"], -1)
+    return unpack_matmul_nbits(np.asarray(arrays[0]), scales, rows, fmt, numbers["K"])
+
+
+def _module(op: str, weights: Weights) -> str:
+    """The module of an op such as layers.3/attn/q_proj."""
+    layer, _, word = op.split("/")
+    return weights.module(word.removesuffix("_proj"), int(layer.partition(".")[2]))
