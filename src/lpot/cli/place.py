@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from lpot.core.errors import LpotError
 
+if TYPE_CHECKING:  # generic from click 8.5 on
+    PlaceType = click.ParamType[Any]
+else:
+    PlaceType = click.ParamType
 
-class _Kept(click.ParamType[str | Path]):
+
+class _Kept(PlaceType):
     """Where to keep a run: a folder or a URL, as given."""
 
     name = "path"
@@ -19,7 +24,7 @@ class _Kept(click.ParamType[str | Path]):
         return str(value) if "://" in str(value) else Path(value)
 
 
-class _Read(click.ParamType[Path]):
+class _Read(PlaceType):
     """What to read: the path itself, or a copy of what lies at the URL now."""
 
     name = "path"

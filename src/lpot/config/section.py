@@ -1,6 +1,6 @@
 """What every part of the configuration is made of: frozen, closed to unknown keys."""
 
-from __future__ import annotations
+# No deferred annotations: pydantic before 2.13 looks for their names in modules of subclasses.
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -53,7 +53,7 @@ class OneOf(Section):
             raise wrong(f"unknown {cls.what} {name!r}{near}", key=name)
 
     @model_validator(mode="after")
-    def _exactly_one(self) -> OneOf:
+    def _exactly_one(self) -> "OneOf":
         count = len(self.model_fields_set)
         if count != 1:
             names = ", ".join(sorted(self.model_fields_set)) or show(None)
