@@ -18,7 +18,7 @@ AVX2_TESTS := tests/core/test_cpu.py tests/core/test_overflow.py tests/backends/
 	tests/backends/torch/test_torch_qat.py tests/backends/tensorflow/test_tf_kernels.py \
 	tests/backends/tensorflow/test_tf_target.py
 
-.PHONY: demo test test-main test-mxnet test-avx2 test-all no-mxnet coverage lint format \
+.PHONY: demo test test-main test-mxnet test-avx2 test-versions test-all no-mxnet coverage lint format \
 	bench bench-mxnet examples docs dist release clean
 
 demo: $(VENV)/.demo
@@ -40,6 +40,11 @@ test-avx2: $(VENV)/.dev
 	TF_CPP_MIN_LOG_LEVEL=3 build/avx2/bin/python -m pytest -m "not slow" $(AVX2_TESTS) \
 		--deselect "tests/backends/tensorflow/test_tf_kernels.py::test_a_matmul_is_right[Tanh"
 	$(BIN)/python -m pytest tests/avx2
+
+# Fresh environments with the oldest and the newest versions that pyproject.toml promises.
+test-versions: $(VENV)/.dev
+	$(PIP) uv
+	$(BIN)/python tools/versions.py $(ONLY)
 
 no-mxnet:
 	@echo "the tests of MXNet are left out: they need Python 3.11"

@@ -35,7 +35,7 @@ class Step:
     key: OpKey
     config: OpConfig
     harm: float  # that it saves
-    cost: float  # that it adds
+    adds: float  # to the cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,11 +122,11 @@ def path_of(space: TuningSpace, tradeoffs: Tradeoffs, by_size: bool = False) -> 
         harm, spent = harm + hull[0][0], spent + hull[0][1]
         for (before, paid, _), (after, price, config) in pairwise(hull):
             steps.append(Step(key, config, before - after, price - paid))
-    steps.sort(key=lambda step: -step.harm / max(step.cost, 1e-12))
+    steps.sort(key=lambda step: -step.harm / max(step.adds, 1e-12))
     harms, costs = [harm], [spent]
     for step in steps:
         harms.append(harms[-1] - step.harm)
-        costs.append(costs[-1] + step.cost)
+        costs.append(costs[-1] + step.adds)
     # Rounding must not make a mix worse than the one before it.
     falling = [max(value, 0.0) for value in harms]
     return Path(space.default().replace(start), tuple(steps), tuple(falling), tuple(costs))
