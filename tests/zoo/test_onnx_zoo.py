@@ -21,7 +21,7 @@ from zoo.onnx_attempt import Row, attempt, tune_here
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo_onnx.md"
 SHARE = 0.97
 REFUSED = {"unknown domain"}
-NOTHING = {"bfloat16", "double"}  # to quantize in them
+NOTHING = {"double"}  # to quantize in them
 
 
 def tried(models: Mapping[str, onnx.ModelProto], folder: Path, maker: object) -> list[Row]:

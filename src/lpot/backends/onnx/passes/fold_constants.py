@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.graph import Graph, attribute
 
 # Only what exporters put between an initializer and the op that uses it.
 FOLDABLE = {
@@ -17,17 +17,33 @@ FOLDABLE = {
 # Arithmetic on shapes and pads, which they write out as well: small integers only.
 COUNTING = {"ConstantOfShape", "Gather", "Add", "Sub", "Mul"}
 FEW = 256
+NARROW = {TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2}
 
 
 def fold_constants(graph: Graph) -> Graph:
     weights = dict(graph.weights)
     kept: list[NodeProto] = []
     for node in graph.nodes:
-        if _folds(node, weights, graph):
+        narrow = graph.opaque.get(node.input[0]) if _widens(node, graph) else None
+        if narrow is not None:
+            wide = numpy_helper.to_array(narrow).astype(np.float32)
+            weights[node.output[0]] = np.asarray(wide, order="C")
+        elif _folds(node, weights, graph):
             weights[node.output[0]] = _compute(node, weights, graph)
         else:
             kept.append(node)
     return graph if len(kept) == len(graph.nodes) else graph.replaced(kept, weights)
+
+
+def _widens(node: NodeProto, graph: Graph) -> bool:
+    """A Cast from a narrow float that numpy does not know to float32."""
+    return bool(
+        node.op_type == "Cast"
+        and attribute(node, "to") == TensorProto.FLOAT
+        and node.output[0] not in graph.outputs
+        and node.input[0] in graph.opaque
+        and graph.opaque[node.input[0]].data_type in NARROW
+    )
 
 
 def _folds(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
