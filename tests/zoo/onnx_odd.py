@@ -2,247 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from onnx_models import Feed, Net
-
-Odd = Callable[[], ModelProto]
-value = helper.make_tensor_value_info
-
-
-def dense(net: Net, source: str, rows: int = 16, columns: int = 16) -> str:
-    return net.op("MatMul", [source, net.weight(f"w{len(net.nodes)}", rows, columns)])
-
-
-def conv(net: Net, source: str, inputs: int, outputs: int, **attributes: Any) -> str:
-    weight = net.weight(f"w{len(net.nodes)}", outputs, inputs, 3, 3)
-    return net.op("Conv", [source, weight], pads=[1, 1, 1, 1], **attributes)
-
-
-def body(kind: str, net: Net, inputs: list[Any], outputs: list[Any]) -> Any:
-    return helper.make_graph(net.nodes, kind, inputs, outputs, net.weights)
-
-
-# -- control flow --------------------------------------------------------------------------------
-
-
-def loop(count: int = 3) -> ModelProto:
-    """A product in the body of a Loop, with weights of its own."""
-    net = Net()
-    x = dense(net, net.input("x", ["n", 16]))
-    inner = Net(seed=1)
-    inner.op("Tanh", [inner.op("MatMul", ["state", inner.weight("inner_w", 16, 16)], "p")], "next")
-    inner.op("Identity", ["on"], "still")
-    inside = body(
-        "body",
-        inner,
-        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
-        [value("still", 9, []), value("next", 1, None)],
-    )
-    turns, go = net.const("turns", np.array(count)), net.const("go", np.array(True))
-    last = net.op("Loop", [turns, go, x], body=inside)
-    return net.model(dense(net, last))
-
-
-def loop_that_gathers() -> ModelProto:
-    """A Loop with a scan output, that reads a tensor of the outer graph."""
-    net = Net()
-    x = net.input("x", ["n", 16])
-    hidden = dense(net, x)
-    inner = Net(seed=1)
-    inner.op("MatMul", ["state", inner.weight("inner_w", 16, 16)], "p")
-    inner.op("Add", ["p", hidden], "next")
-    inner.op("Relu", ["next"], "seen")
-    inner.op("Identity", ["on"], "still")
-    inside = body(
-        "body",
-        inner,
-        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
-        [value("still", 9, []), value("next", 1, None), value("seen", 1, None)],
-    )
-    turns, go = net.const("turns", np.array(4)), net.const("go", np.array(True))
-    node = helper.make_node("Loop", [turns, go, hidden], ["last", "all"], name="loop", body=inside)
-    net.nodes.append(node)
-    return net.model("last", "all")
-
-
-def scan() -> ModelProto:
-    """A recurrent cell as Scan, over the rows of a sequence."""
-    net = Net()
-    x = net.input("x", [5, "n", 16])
-    zero = net.op("ReduceSum", [x, net.const("axes", np.array([0]))], keepdims=0)
-    inner = Net(seed=1)
-    read = inner.op("MatMul", ["row", inner.weight("cell_w", 16, 16)], "read")
-    kept = inner.op("MatMul", ["state", inner.weight("cell_u", 16, 16)], "kept")
-    inner.op("Tanh", [inner.op("Add", [read, kept], "both")], "next")
-    inner.op("Identity", ["next"], "given")
-    inside = body(
-        "cell",
-        inner,
-        [value("state", 1, ["n", 16]), value("row", 1, ["n", 16])],
-        [value("next", 1, ["n", 16]), value("given", 1, ["n", 16])],
-    )
-    node = helper.make_node(
-        "Scan", [zero, x], ["state_out", "rows"], name="scan", num_scan_inputs=1, body=inside
-    )
-    net.nodes.append(node)
-    return net.model(dense(net, "rows"), "state_out")
-
-
-def if_in_loop() -> ModelProto:
-    """An If inside a Loop; its branches read the loop's state and the outer graph."""
-    net = Net()
-    x = dense(net, net.input("x", ["n", 16]))
-    inner = Net(seed=1)
-    two = inner.const("two", np.array(2))
-    early = inner.op("Less", ["i", two], "early")
-    sides = {}
-    for word in ("then", "else"):
-        side = Net(seed=len(word) + ord(word[0]))
-        product = side.op("MatMul", ["state", side.weight(f"{word}_w", 16, 16)], f"{word}_p")
-        side.op("Add", [product, x], f"{word}_y")
-        sides[f"{word}_branch"] = body(word, side, [], [value(f"{word}_y", 1, None)])
-    inner.op("Tanh", [inner.op("If", [early], "chosen", **sides)], "next")
-    inner.op("Identity", ["on"], "still")
-    inside = body(
-        "body",
-        inner,
-        [value("i", 7, []), value("on", 9, []), value("state", 1, None)],
-        [value("still", 9, []), value("next", 1, None)],
-    )
-    turns, go = net.const("turns", np.array(4)), net.const("go", np.array(True))
-    return net.model(net.op("Loop", [turns, go, x], body=inside))
-
-
-def loop_without_turns() -> ModelProto:
-    """A Loop that is never entered."""
-    return loop(0)
-
-
-# -- types and sizes -----------------------------------------------------------------------------
-
-
-def in_type(kind: int, dtype: Any) -> ModelProto:
-    net = Net()
-    x = net.input("x", ["n", 16], kind)
-    raw = net.random.standard_normal((16, 16)) / 4
-    net.weights.append(
-        helper.make_tensor("w", kind, [16, 16], raw.ravel().tolist())
-        if dtype is None
-        else numpy_helper.from_array(raw.astype(dtype), "w")
-    )
-    return net.model(net.op("MatMul", [x, "w"]), kind=kind)
-
-
-def double() -> ModelProto:
-    return in_type(TensorProto.DOUBLE, np.float64)
-
-
-def half() -> ModelProto:
-    return in_type(TensorProto.FLOAT16, np.float16)
-
-
-def bfloat16() -> ModelProto:
-    net = Net()
-    x = net.op("Cast", [net.input("x", ["n", 16])], to=TensorProto.BFLOAT16)
-    raw = (net.random.standard_normal((16, 16)) / 4).ravel().tolist()
-    net.weights.append(helper.make_tensor("w", TensorProto.BFLOAT16, [16, 16], raw))
-    wide = net.op("Cast", ["w"], to=TensorProto.FLOAT)
-    back = net.op("Cast", [x], to=TensorProto.FLOAT)
-    return net.model(net.op("MatMul", [back, wide]))
-
-
-def zero_rows() -> ModelProto:
-    """Detection-like: what is left behind a filter may be nothing."""
-    net = Net()
-    hidden = dense(net, net.input("x", ["n", 16]))
-    bound = net.const("bound", np.float32(1e9))
-    most = net.op("ReduceMax", [hidden], axes=[1], keepdims=0)
-    chosen = net.op("Compress", [hidden, net.op("Greater", [most, bound])], axis=0)
-    return net.model(dense(net, chosen), hidden)
-
-
-def zero_channels() -> ModelProto:
-    """A weight of no columns."""
-    net = Net()
-    x = net.input("x", ["n", 16])
-    net.const("none", np.zeros((16, 0), np.float32))
-    both = net.op("Concat", [dense(net, x), net.op("MatMul", [x, "none"])], axis=1)
-    return net.model(dense(net, both))
-
-
-def scalar_input() -> ModelProto:
-    """A factor without dimensions beside the picture."""
-    net = Net()
-    x = net.op("Mul", [net.input("x", ["n", 16]), net.input("factor", [])])
-    return net.model(dense(net, net.op("Relu", [dense(net, x)])))
-
-
-def one_scalar_in() -> ModelProto:
-    """Nothing but a 0-d input."""
-    net = Net()
-    wide = net.op("Expand", [net.input("x", []), net.const("shape", np.array([4, 16]))])
-    return net.model(dense(net, wide))
-
-
-def no_input() -> ModelProto:
-    net = Net()
-    rows = net.op("ConstantOfShape", [net.const("shape", np.array([4, 16]))])
-    return net.model(dense(net, net.op("Add", [rows, net.const("half", np.float32(0.5))])))
-
-
-def no_rank() -> ModelProto:
-    """An input of unknown rank."""
-    net = Net()
-    net.inputs.append(value("x", TensorProto.FLOAT, None))
-    return net.model(dense(net, net.op("Relu", [dense(net, "x")])))
-
-
-def vector_input() -> ModelProto:
-    """A product of a vector: no batch at all."""
-    net = Net()
-    return net.model(dense(net, net.op("Relu", [dense(net, net.input("x", [16]))])))
-
-
-def strings() -> ModelProto:
-    """Labels as text behind an ArgMax."""
-    net = Net()
-    scores = dense(net, net.input("x", ["n", 16]))
-    best = net.op("ArgMax", [scores], axis=1, keepdims=0)
-    words = np.array([f"label {i}".encode() for i in range(16)], object)
-    net.weights.append(helper.make_tensor("words", TensorProto.STRING, [16], words.tolist()))
-    model = net.model(net.op("Gather", ["words", best]), scores)
-    model.graph.output[0].type.tensor_type.elem_type = TensorProto.STRING
-    return model
-
-
-def string_input() -> ModelProto:
-    """Text goes in, next to numbers."""
-    net = Net()
-    text = net.input("text", ["n"], TensorProto.STRING)
-    net.op("LabelEncoder", [text], "code", domain="ai.onnx.ml", keys_strings=["a", "b"],
-           values_floats=[0.5, 1.5], default_float=0.0)  # fmt: skip
-    column = net.op("Unsqueeze", ["code", net.const("axis", np.array([1]))])
-    model = net.model(dense(net, net.op("Add", [net.input("x", ["n", 16]), column])))
-    model.opset_import.append(helper.make_opsetid("ai.onnx.ml", 3))
-    return model
-
-
-def complex_output() -> ModelProto:
-    """A Fourier transform in front, as audio models have it."""
-    net = Net()
-    x = net.op("Unsqueeze", [net.input("x", ["n", 16]), net.const("last", np.array([2]))])
-    spectrum = net.op("DFT", [x], axis=1)
-    return net.model(
-        dense(net, net.op("Reshape", [spectrum, net.const("to", np.array([-1, 32]))]), 32)
-    )
-
-
-# -- names, constants and structure --------------------------------------------------------------
+from zoo import onnx_flow, onnx_types
+from zoo.onnx_parts import Odd, conv, dense, value
 
 
 def unicode_names() -> ModelProto:
@@ -488,43 +255,17 @@ def grouped() -> ModelProto:
     return net.model(net.op("Conv", [last, net.weight("s", 4, 8, 2, 2)], strides=[2, 2]))
 
 
-def rnn(kind: str, gates: int, direction: str = "forward") -> ModelProto:
-    """A recurrent layer large enough to matter, with bias and a first state."""
-    net = Net()
-    ways = 2 if direction == "bidirectional" else 1
-    x = net.input("x", [7, "n", 32])
-    net.weight("wi", ways, gates * 64, 32, scale=0.2)
-    net.weight("wh", ways, gates * 64, 64, scale=0.1)
-    net.weight("b", ways, gates * 128, scale=0.1)
-    node = helper.make_node(
-        kind, [x, "wi", "wh", "b"], ["y", "y_h"], name="rnn", hidden_size=64, direction=direction
-    )
-    net.nodes.append(node)
-    rows = net.op("Transpose", ["y"], perm=[0, 2, 1, 3])
-    flat = net.op("Reshape", [rows, net.const("flat", np.array([7, -1, 64 * ways]))])
-    return net.model(dense(net, flat, 64 * ways), "y_h")
-
-
-def lstm() -> ModelProto:
-    return rnn("LSTM", 4)
-
-
-def lstm_both_ways() -> ModelProto:
-    return rnn("LSTM", 4, "bidirectional")
-
-
-def gru() -> ModelProto:
-    return rnn("GRU", 3)
-
-
-def plain_rnn() -> ModelProto:
-    return rnn("RNN", 1)
-
-
 def from_opset(opset: int) -> ModelProto:
     net = Net(opset)
     last = dense(net, net.input("x", ["n", 16]))
     return net.model(dense(net, net.op("Relu", [last])), ir=3)
+
+
+def old_ir() -> ModelProto:
+    """A new opset in the oldest form of the file, its domain named twice."""
+    model = from_opset(13)
+    model.opset_import.append(helper.make_opsetid("ai.onnx", 13))
+    return model
 
 
 def transposed_convs() -> ModelProto:
@@ -616,14 +357,14 @@ def _old(opset: int) -> Odd:
 
 
 MAKERS: tuple[Odd, ...] = (
-    *(loop, loop_that_gathers, scan, if_in_loop, loop_without_turns),
-    *(double, half, bfloat16, zero_rows, zero_channels, scalar_input, one_scalar_in, no_input),
-    *(no_rank, vector_input, strings, string_input, complex_output, unicode_names, same_names),
+    *onnx_flow.MAKERS,
+    *onnx_types.MAKERS,
+    *(unicode_names, same_names),
     *(weights_as_inputs, sparse_weight, sparse_constant, unused, output_is_input),
     *(output_is_weight, output_twice_named, optional_outputs, optional_inputs, custom_domain),
     *(unknown_domain, forest, partly_quantized, dynamically_quantized, constant_chain),
     *(shared_everywhere, nan_weight, huge_values, tiny_values, wide_batch_norm),
-    *(one_and_three_dimensions, grouped, lstm, lstm_both_ways, gru, plain_rnn),
+    *(one_and_three_dimensions, grouped, old_ir),
     *(transposed_convs, deep_chain, wide_fan, function_in_function, dead_channel, random_ops),
     *(sequences_inside, optional_type, *map(_old, range(1, 7))),
 )

@@ -89,7 +89,7 @@ def test_the_oldest_and_the_newest_opset(tmp_path: Path) -> None:
 def test_odd_models(name: str, tmp_path: Path) -> None:
     model = onnx_odd.ODD[name]()
     row = _here(name, model, onnx_odd.feeds(model), tmp_path)
-    assert row.good and row.error < 2e-3, row
+    assert row.good and row.error < 2e-2, row
     if name in REFUSED:
         assert row.word.startswith("refused")
     elif name in NOTHING:

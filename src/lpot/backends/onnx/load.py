@@ -255,8 +255,8 @@ def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
 def _drop_constant_inputs(proto: ModelProto, constants: set[str]) -> None:
     """Before IR 4 weights had to be inputs, too: a pass that folds one must leave no gap."""
     true_inputs = [value for value in proto.graph.input if value.name not in constants]
+    proto.ir_version = max(proto.ir_version, 4)
     if len(true_inputs) < len(proto.graph.input):
-        proto.ir_version = max(proto.ir_version, 4)
         del proto.graph.input[:]
         proto.graph.input.extend(true_inputs)
 

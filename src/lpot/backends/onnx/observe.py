@@ -156,7 +156,6 @@ def augment(
         "lpot/flat": np.array([-1], np.int64),
         "lpot/start": np.array([0], np.int64),
         "lpot/end": np.array([np.iinfo(np.int64).max], np.int64),
-        "lpot/nothing": np.zeros(1, np.float32),
     }
     for index, name in enumerate(tensors):
         stem = f"lpot/{index}"
