@@ -1,4 +1,4 @@
-"""Models of other types than float32, and of unusual sizes: nothing, scalars, unknown ranks, text."""
+"""Models of other types than float32, and of unusual sizes: none, scalars, unknown ranks; text."""
 
 from __future__ import annotations
 
