@@ -12,7 +12,7 @@ from lpot.core.evaluate import takes_session
 from lpot.core.progress import Listener
 from lpot.core.workspace import ROOT, fresh_folder
 from lpot.demo import DemoData, demo_data, demo_model_path
-from lpot.jobs.tune.quantize import Request
+from lpot.jobs.tune.request import Request
 
 NAME = "demo"
 BATCH = 50

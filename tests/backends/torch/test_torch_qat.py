@@ -149,9 +149,9 @@ class Digits:
 
 
 def test_the_yaml_alone_can_train(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpot.jobs.tune import train as training
+    from lpot.jobs.tune import loop
 
-    monkeypatch.setattr(training, "yaml_loader", lambda *_: DataLoader(Digits(), batch_size=50))
+    monkeypatch.setattr(loop, "yaml_loader", lambda *_: DataLoader(Digits(), batch_size=50))
     section = {
         "optimizer": {"SGD": {"learning_rate": 0.02, "momentum": 0.9}},
         "criterion": {"CrossEntropyLoss": {}},

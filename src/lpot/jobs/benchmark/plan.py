@@ -22,7 +22,7 @@ from lpot.core.trial import Score
 from lpot.jobs.benchmark.feed import Feed, from_loader
 from lpot.jobs.component.records import as_loader
 from lpot.jobs.tune.evaluation import make_evaluator, yaml_loader
-from lpot.jobs.tune.quantize import Request
+from lpot.jobs.tune.request import Request
 
 ACCURACY, PERFORMANCE = "accuracy", "performance"
 MODES = (PERFORMANCE, ACCURACY)

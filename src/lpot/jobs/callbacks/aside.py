@@ -7,16 +7,14 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.core.goal import Goal
 from lpot.core.progress import Chorus, Listener
 from lpot.core.trial import Score, Trial
 from lpot.core.tune import guarded
 from lpot.jobs.callbacks.tensorboard import FOLDER, TensorboardListener
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.plan import Plan
 
 logger = logging.getLogger(__name__)
 
@@ -86,16 +84,14 @@ class Aside(Listener):
 
 
 @contextlib.contextmanager
-def called_back(job: Job) -> Iterator[None]:
-    """What the configuration asks for hears the tuning besides the user's own listener."""
-    if not job.config.tuning.tensorboard:
-        yield
+def called_back(plan: Plan) -> Iterator[Listener]:
+    """The user's own listener, with what the configuration asks for beside it."""
+    listener = plan.request.listener
+    if not plan.config.tuning.tensorboard:
+        yield listener
         return
-    given = job.listener
-    aside = Aside(TensorboardListener(job.workspace.folder / FOLDER))
-    job.listener = Chorus(given, aside)
+    aside = Aside(TensorboardListener(plan.workspace.folder / FOLDER))
     try:
-        yield
+        yield Chorus(listener, aside)
     finally:
         aside.close()
-        job.listener = given

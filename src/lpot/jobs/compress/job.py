@@ -1,4 +1,4 @@
-"""Prune, distill and quantize under one bar: a job whose recipes say how much was pruned."""
+"""Prune, distill and quantize under one bar: recipes say how much was pruned."""
 
 from __future__ import annotations
 
@@ -9,38 +9,43 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lpot.config.schema_pruning import StructuredPruning
+from lpot.config.schema import Config
 from lpot.core.backend import Observations
 from lpot.core.batch import Batch, Inputs, split
 from lpot.core.calibration import owned
 from lpot.core.card import read_card
 from lpot.core.compress.prunable import Parts, Prunable
-from lpot.core.compress.settings import Distill, Structured, word_of
-from lpot.core.errors import ConfigError, HistoryError, LpotError
+from lpot.core.compress.settings import word_of
+from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
+from lpot.jobs.compress.asked import settings
 from lpot.jobs.compress.sensitivity import Plan, Workbench, cut_model, possible_cuts
 from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
-from lpot.jobs.tune.quantize import Job, Request
+from lpot.jobs.tune.job import Job
 
-SECTION = "pruning.approach.structured"
 NEAR = 0.8  # of the wanted share of the latency: less than that is told
 
 
-def wants_compression(request: Request) -> bool:
-    return _section(request) is not None
+def pruning_facts(config: Config) -> dict[str, str]:
+    """What scores depend on besides what they always do."""
+    told = json.dumps(settings(config).to_json(), sort_keys=True)
+    return {"pruning": hashlib.sha256(told.encode()).hexdigest()[:32]}
 
 
-def _section(request: Request) -> StructuredPruning | None:
-    pruning = request.config.pruning
-    return None if pruning is None else pruning.approach.structured
+def compressing(job: Job) -> Job:
+    """The job whose search goes through levels of pruning."""
+    levels = Levels(job)
+    if job.config.tuning.executor.name != "serial":
+        job.add_note("pruned models are trained and tried in this process alone")
+    return replace(job, policy=Policy(levels.propose, settles=True, check=job.policy.check))
 
 
-class CompressJob(Job):
+class Levels:
     """The boldest pruning that holds the bar wins; plain INT8 is the last resort.
 
     Each level is pruned by sensitivity per latency gained, trained after the FP32 model, and then
@@ -48,65 +53,41 @@ class CompressJob(Job):
     that a rerun goes on from there.
     """
 
-    def __init__(self, request: Request) -> None:
-        section = _section(request)
-        assert section is not None
-        self.settings = settings_of(section, request.config.tuning.random_seed)
-        super().__init__(request)
-        if not isinstance(self.backend, Prunable):
-            raise ConfigError(
-                f"backend {self.backend.name} can't remove channels: give the torch module",
-                SECTION,
-                self.config.where(SECTION),
-            )
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.settings = settings(job.config)
         self.loader = self._training_data()
+        self._inner = job.policy
         self._parts: Parts | None = None
         self._cuts: list[Any] | None = None
-        if self.config.tuning.executor.name != "serial":
-            self.add_note("pruned models are trained and tried in this process alone")
 
     def _training_data(self) -> Iterable[Any]:
-        pruning = self.config.pruning
-        train = None if pruning is None else pruning.train
-        if self.request.train is not None:
-            return self.request.train  # type: ignore[no-any-return]
+        job = self.job
+        train = None if job.config.pruning is None else job.config.pruning.train
+        if job.request.train is not None:
+            return job.request.train  # type: ignore[no-any-return]
         if train is not None and train.dataloader is not None:
             path = "pruning.train.dataloader"
-            return yaml_loader(self.config, train.dataloader, path)  # type: ignore[no-any-return]
-        if self.calibration is None:
-            raise ConfigError(
-                "structured pruning trains what is left: give train_dataloader, or "
-                "`pruning.train.dataloader` in the yaml",
-                SECTION,
-                self.config.where(SECTION),
-            )
-        self.add_note(
+            return yaml_loader(job.config, train.dataloader, path)  # type: ignore[no-any-return]
+        assert job.calibration is not None  # the plan was checked
+        job.add_note(
             "warning: no training data were given: the pruned model is trained on the calibration "
             "data, which are few; give train_dataloader or `pruning.train.dataloader`"
         )
-        return [(batch, None) for batch in self.calibration.batches(self.space.samples)]
-
-    def _facts(self) -> dict[str, str]:
-        told = json.dumps(self.settings.to_json(), sort_keys=True)
-        return {**super()._facts(), "pruning": hashlib.sha256(told.encode()).hexdigest()[:32]}
+        return [(batch, None) for batch in job.calibration.batches(job.space.samples)]
 
     # -- the search ---------------------------------------------------------------------------
 
-    def _policy(self) -> Policy:
-        chosen = super()._policy()
-        self._inner = chosen
-        return Policy(self._propose, settles=True, check=chosen.check)
-
-    def _propose(self, space: TuningSpace, context: StrategyContext) -> Proposals:
+    def propose(self, space: TuningSpace, context: StrategyContext) -> Proposals:
         for ratio in self.settings.ratios:
             if not self._ready(ratio):
                 continue
             if (yield from self._level(space, context, word_of(ratio))):
                 return
-            self.add_note(f"{word_of(ratio)} does not hold the bar: less is pruned")
+            self.job.add_note(f"{word_of(ratio)} does not hold the bar: less is pruned")
         if not (yield from self._search(space, context, "")):
             return
-        self.add_note("no pruned model held the bar: the model is quantized alone")
+        self.job.add_note("no pruned model held the bar: the model is quantized alone")
 
     def _level(
         self, space: TuningSpace, context: StrategyContext, word: str
@@ -143,32 +124,36 @@ class CompressJob(Job):
 
     def _ready(self, ratio: float) -> bool:
         """The pruned and trained model of this level; from an earlier run where there is one."""
-        word, backend = word_of(ratio), self.backend
+        word, backend = word_of(ratio), self.job.backend
         assert isinstance(backend, Prunable)
-        folder = folder_of(self.workspace.folder, word)
+        folder = folder_of(self.job.workspace.folder, word)
         variant, words = self._earlier(folder)
         if variant is None:
             plan = self._planned(ratio)
             if not plan.cuts:
-                self.add_note(f"{word}: nothing that can be cut saves time; this level is left out")
+                self.job.add_note(
+                    f"{word}: nothing that can be cut saves time; this level is left out"
+                )
                 return False
             if plan.gain < NEAR * ratio:
-                self.add_note(f"{word}: all cuts together save about {100 * plan.gain:.0f} %")
-            self.listener.phase(f"training the model {word}")
-            variant = backend.distilled(plan.model, self.model, self.loader, self.settings.distill)
+                self.job.add_note(f"{word}: all cuts together save about {100 * plan.gain:.0f} %")
+            self.job.listener.phase(f"training the model {word}")
+            variant = backend.distilled(
+                plan.model, self.job.model, self.loader, self.settings.distill
+            )
             words = plan.words
             variant.card = {"pruning": {"origin": self._origin, "cuts": words}}
             backend.save(variant, folder)
-        sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.model, variant))
-        self.add_note(f"{word}: {words}; {sizes} in FP32")
+        sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.job.model, variant))
+        self.job.add_note(f"{word}: {words}; {sizes} in FP32")
         observed = self._observe(variant)
         keep_statistics(folder, observed)
-        backend.keep_variant(self.model, word, variant, observed)
+        backend.keep_variant(self.job.model, word, variant, observed)
         return True
 
     @property
     def _origin(self) -> str:
-        told = json.dumps(self.fingerprint, sort_keys=True)
+        told = json.dumps(self.job.fingerprint, sort_keys=True)
         return hashlib.sha256(told.encode()).hexdigest()[:32]
 
     def _earlier(self, folder: Path) -> tuple[Model | None, str]:
@@ -178,24 +163,24 @@ class CompressJob(Job):
             return None, ""
         if not isinstance(card, dict) or card.get("origin") != self._origin:
             return None, ""
-        assert isinstance(self.backend, Prunable)
+        assert isinstance(self.job.backend, Prunable)
         try:
-            found = self.backend.reopen(self.model, folder)
+            found = self.job.backend.reopen(self.job.model, folder)
         except LpotError as error:
-            self.add_note(f"{folder} can't be used ({error}): the model is trained again")
+            self.job.add_note(f"{folder} can't be used ({error}): the model is trained again")
             return None, ""
-        self.add_note(f"the model trained earlier is used ({folder})")
+        self.job.add_note(f"the model trained earlier is used ({folder})")
         return found, str(card.get("cuts"))
 
     def _planned(self, ratio: float) -> Plan:
-        backend = self.backend
+        backend = self.job.backend
         assert isinstance(backend, Prunable)
         few = self._few()
-        recipe = replace(self.space.default(), samples=0)
-        bench = Workbench(backend, self.model, recipe, few, self.listener)
+        recipe = replace(self.job.space.default(), samples=0)
+        bench = Workbench(backend, self.job.model, recipe, few, self.job.listener)
         if self._parts is None or self._cuts is None:
-            self.listener.phase("looking for what can be pruned")
-            self._parts = backend.parts(self.model, few, self.settings.blocks)
+            self.job.listener.phase("looking for what can be pruned")
+            self._parts = backend.parts(self.job.model, few, self.settings.blocks)
             self._cuts = possible_cuts(bench, self._parts)
         return cut_model(bench, self._parts, self._cuts, ratio)
 
@@ -204,7 +189,7 @@ class CompressJob(Job):
         found: list[Inputs] = []
         seen = 0
         for raw in self.loader:
-            batch = owned(Batch(split(raw, self.model.input_names).inputs))
+            batch = owned(Batch(split(raw, self.job.model.input_names).inputs))
             found.append(batch.inputs)
             seen += batch.size
             if seen >= self.settings.samples:
@@ -212,25 +197,11 @@ class CompressJob(Job):
         return found
 
     def _observe(self, variant: Model) -> dict[int, Observations]:
-        if self.calibration is None:
+        if self.job.calibration is None:
             return {}
-        self.listener.phase("calibrating the pruned model")
-        batches = self.calibration.batches(self.space.samples)
-        return self.backend.observe(variant, batches, self.space.samples)
-
-
-def settings_of(section: StructuredPruning, seed: int) -> Structured:
-    distill = Distill(
-        epochs=section.epochs,
-        learning_rate=section.learning_rate,
-        temperature=section.temperature,
-        features=section.features,
-        labels=section.labels,
-        mixup=section.mixup,
-        seed=seed,
-    )
-    ratios = tuple(sorted(section.ratio, reverse=True))
-    return Structured(ratios, section.blocks, section.samples, distill)
+        self.job.listener.phase("calibrating the pruned model")
+        batches = self.job.calibration.batches(self.job.space.samples)
+        return self.job.backend.observe(variant, batches, self.job.space.samples)
 
 
 def _marked(recipe: Recipe, word: str) -> Recipe:

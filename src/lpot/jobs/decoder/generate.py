@@ -11,7 +11,7 @@ import numpy as np
 
 from lpot.core.errors import DataError, HistoryError
 from lpot.core.model import Model
-from lpot.jobs.decoder.job import FP32_FOLDER, MODEL, OUT_FOLDER
+from lpot.jobs.decoder.prepare import FP32_FOLDER, MODEL, OUT_FOLDER
 from lpot.jobs.decoder.tokens import MASK, PLACES, feeds, is_cache, tokenizer_in
 from lpot.jobs.load import load
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from lpot.core.history import History
 from lpot.core.tune import Executor, serial
@@ -12,9 +11,7 @@ from lpot.jobs.execute.kit import pack
 from lpot.jobs.execute.processes import Processes
 from lpot.jobs.execute.ray import RayExecutor
 from lpot.jobs.execute.ray_cluster import Demand
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 
 @contextlib.contextmanager

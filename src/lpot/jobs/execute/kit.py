@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.backends import get_backend
 from lpot.config.rules import model_spec
@@ -22,9 +22,8 @@ from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.execute.dump import DUMP_ERRORS, dump
 from lpot.jobs.many.pool import Pool
 from lpot.jobs.tune.evaluation import make_evaluator
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job, Request
+from lpot.jobs.tune.job import Job
+from lpot.jobs.tune.request import Request
 
 
 @dataclass(frozen=True, eq=False)

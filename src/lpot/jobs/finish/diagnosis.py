@@ -11,7 +11,7 @@ from lpot.core.errors import LpotError
 from lpot.core.model import Model
 
 if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+    from lpot.jobs.tune.job import Job
 
 FOLDER = "inspect_saved"
 SIDES = ("fp32.npz", "low.npz")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.core.eval_func import FunctionEvaluator
 from lpot.core.recipe import Recipe
 from lpot.core.result import Result
 from lpot.core.trial import Score, State
 from lpot.core.tune import guarded
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 
 class _NoModel:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, LpotError
@@ -11,9 +11,7 @@ from lpot.core.evaluate import Evaluator, FunctionEvaluator
 from lpot.core.result import HeldOut, Result
 from lpot.core.tune import guarded
 from lpot.jobs.tune.evaluation import ACCURACY, make_evaluator, yaml_loader
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 PLACE = f"{ACCURACY}.held_out"
 

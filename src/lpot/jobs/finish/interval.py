@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lpot.core import words
 from lpot.core.resample import Interval, paired_interval
 from lpot.core.result import Result
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 
 def with_interval(job: Job, result: Result) -> Result:

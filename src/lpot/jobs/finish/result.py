@@ -7,13 +7,12 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ruamel.yaml import YAML
 
 from lpot.core.card import is_whole, read_card, write_text
 from lpot.core.errors import HistoryError, WorkspaceError
-from lpot.core.history import History
 from lpot.core.interrupt import was_interrupted
 from lpot.core.model import Model
 from lpot.core.race import saving
@@ -28,108 +27,85 @@ from lpot.jobs.finish.interval import with_interval
 from lpot.jobs.finish.shortfall import shortfall
 from lpot.jobs.finish.speed import with_speed
 from lpot.jobs.report.write import write_report
+from lpot.jobs.tune.advice import advised, how_far
 from lpot.jobs.tune.evaluation import plain
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.insight import Insight
+from lpot.jobs.tune.job import Job
 
 logger = logging.getLogger(__name__)
 
 
-def finish(
-    job: Job, outcome: Outcome | None, history: History | None, model: Model | None = None
-) -> Result:
-    """`model` is given when nothing was evaluated and it is built already."""
-    if outcome is not None and outcome.best is None:
-        if not outcome.trials and not was_interrupted(outcome.stopped):
-            job.add_note(
-                f"not evaluated: {outcome.stopped} before a trial could be evaluated, so the "
-                "accuracy of this all-INT8 model is unknown; give more time, or a smaller "
-                "evaluation"
-            )
-            return _unevaluated(job, outcome)
-        return float_result(job, _why_nothing(outcome), outcome)
-    best = None if outcome is None else outcome.best
-    if model is None:
-        assert best is not None
-        model = job.build(best.recipe)
-        model.met, model.card = best.met, job.card(best)
-    path = _on_disk(job, model)
-    result = Result(
-        model=model,
-        recipe=model.recipe or Recipe({}),
-        goal=job.goal,
-        baseline=None if outcome is None else outcome.baseline,
-        best=best,
-        met=None if best is None else best.met,
-        trials=() if outcome is None else outcome.trials,
-        stopped="not evaluated" if outcome is None else outcome.stopped,
-        sizes=(job.model.nbytes, model.nbytes),
-        precisions=precisions(job, model),
-        float_ops=float_ops(job, model),
-        path=path,
-        workspace=job.workspace.folder,
-        interrupted=outcome is not None and was_interrupted(outcome.stopped),
-    )
+def finish(job: Job, outcome: Outcome, insight: Insight) -> Result:
+    """The best of a search, or what is handed back in its place."""
+    best = outcome.best
+    if best is None:
+        if outcome.trials or was_interrupted(outcome.stopped):
+            return float_result(job, _why_nothing(outcome), outcome)
+        job.add_note(
+            f"not evaluated: {outcome.stopped} before a trial could be evaluated, so the "
+            "accuracy of this all-INT8 model is unknown; give more time, or a smaller "
+            "evaluation"
+        )
+        return not_evaluated(job, outcome.stopped, outcome)
+    model = job.build(best.recipe)
+    model.met, model.card = best.met, job.card(best)
+    result = replace(_result(job, model, outcome.stopped, outcome), best=best, met=best.met)
     saved = saving(result.trials, result.baseline)
     if saved:
         job.add_note(saved)
     warn_about_scores(job, result)
     # A run that was broken off has not missed anything yet.
     if result.met is False and not result.interrupted:
-        job.add_note(shortfall(job, result))
+        job.add_note(shortfall(job, result, insight))
     result = with_held_out(job, with_interval(job, result))
-    result = with_speed(job, result)
-    dump_tensors(job, model)
-    job.package(result)
-    if job.request.measure_speed:  # an offer is a measurement, too
-        for text in job.backend.offers(model):
-            job.add_note(text)
-    return _write(job, result)
+    return _concluded(job, result, insight)
 
 
-def _unevaluated(job: Job, outcome: Outcome) -> Result:
-    """The time was up before the first trial: what would have been tried first, unproved."""
-    recipe = job.first_recipe()
+def not_evaluated(job: Job, stopped: str, outcome: Outcome | None = None) -> Result:
+    """What would have been tried first, unproved: all in low precision, as advised."""
+    recipe = advised(job, job.space).default()
     model = job.build(recipe)
+    if told := how_far(job, model, job.observe(recipe.samples)):
+        job.add_note(told)
     model.card = job.card(None)
-    result = Result(
-        model=model,
-        recipe=recipe,
-        goal=job.goal,
-        baseline=outcome.baseline,
-        stopped=outcome.stopped,
-        sizes=(job.model.nbytes, model.nbytes),
-        precisions=precisions(job, model),
-        float_ops=float_ops(job, model),
-        path=_on_disk(job, model),
-        workspace=job.workspace.folder,
-    )
-    return _write(job, result)
+    return _concluded(job, _result(job, model, stopped, outcome))
 
 
 def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
     """Nothing better than the model as given was found: it is handed back, flagged."""
     job.add_note(f"{why}: the FP32 model is handed back unchanged")
-    recipe = Recipe({})
-    model = job.backend.build(job.source, recipe, None)
+    model = job.backend.build(job.source, Recipe({}), None)
     model.met, model.card = False, job.card(None)
-    result = Result(
+    stopped = why if outcome is None else outcome.stopped
+    return _write(job, replace(_result(job, model, stopped, outcome), met=False))
+
+
+def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Result:
+    """What is known of any result; the model is on disk then."""
+    return Result(
         model=model,
-        recipe=recipe,
+        recipe=model.recipe or Recipe({}),
         goal=job.goal,
         baseline=None if outcome is None else outcome.baseline,
-        met=False,
         trials=() if outcome is None else outcome.trials,
-        stopped=why if outcome is None else outcome.stopped,
-        sizes=(job.model.nbytes, job.model.nbytes),
+        stopped=stopped,
+        sizes=(job.model.nbytes, model.nbytes),
         precisions=precisions(job, model),
         float_ops=float_ops(job, model),
         path=_on_disk(job, model),
         workspace=job.workspace.folder,
         interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
-    return _write(job, result)
+
+
+def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Result:
+    result = with_speed(job, result)
+    dump_tensors(job, result.model)
+    job.package(result)
+    if job.request.measure_speed:  # an offer is a measurement, too
+        for text in job.backend.offers(result.model):
+            job.add_note(text)
+    return _write(job, result, insight)
 
 
 def precisions(job: Job, model: Model) -> dict[str, int]:
@@ -187,12 +163,12 @@ def _why_nothing(outcome: Outcome) -> str:
     return f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}"
 
 
-def _write(job: Job, result: Result) -> Result:
+def _write(job: Job, result: Result, insight: Insight | None = None) -> Result:
     result = replace(result, notes=tuple(job.notes))
     try:
         write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
         write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
-        report = write_report(job, result)
+        report = write_report(job, result, insight or Insight(job))
         job.listener.finished(report.to_json())
         result = replace(result, ops=report.ops)
     except OSError as error:

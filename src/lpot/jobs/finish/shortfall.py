@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from lpot.core.backend import Trainable
 from lpot.core.recipe import OpKey
 from lpot.core.result import Result
-from lpot.jobs.tune.insight import context
+from lpot.jobs.tune.insight import Insight
+from lpot.jobs.tune.job import Job
 from lpot.strategy.mixed_precision import HALVES
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
 
 WORST = 5  # ops named as those to blame
 LIMITS = ("timeout", "max_trials", "performance_only")  # how a limit's reason to stop begins
 
 
-def shortfall(job: Job, result: Result) -> str:
+def shortfall(job: Job, result: Result, insight: Insight) -> str:
     """For a result that has a best trial, which missed the bar."""
     assert result.best is not None and result.baseline is not None
     bar = job.goal.bar(result.baseline.accuracy)
@@ -28,7 +25,7 @@ def shortfall(job: Job, result: Result) -> str:
         said.append(
             f"{len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
         )
-    blamed = _blamed(job, result)
+    blamed = _blamed(job, insight)
     if blamed:
         said.append(f"The ops that change the outputs most in low precision: {blamed}")
     *steps, last = _next_steps(job, result)
@@ -36,22 +33,22 @@ def shortfall(job: Job, result: Result) -> str:
     return ". ".join(said)
 
 
-def _blamed(job: Job, result: Result) -> str:
-    """The worst ops with their shares of the harm that single ops do."""
-    harm = job.harm
-    if not harm and not job.watch.time_is_up:
+def _blamed(job: Job, insight: Insight) -> str:
+    """The most sensitive ops, with their shares of the error that single ops make."""
+    found = insight.sensitivity
+    if not found and not job.watch.time_is_up:
         # A strategy that goes by trials alone has asked for no ranking.
-        harm = dict(context(job).ranking())
-    known = {key: math.inf if math.isnan(value) else value for key, value in harm.items()}
+        found = insight.ranking()
+    known = {key: math.inf if math.isnan(value) else value for key, value in found.items()}
     worst = sorted((key for key in known if known[key] > 0), key=lambda key: -known[key])
     return ", ".join(_with_share(key, known) for key in worst[:WORST])
 
 
-def _with_share(key: OpKey, harm: dict[OpKey, float]) -> str:
-    total = sum(harm.values())
+def _with_share(key: OpKey, errors: dict[OpKey, float]) -> str:
+    total = sum(errors.values())
     if not math.isfinite(total):
-        return f"{key.name} (its outputs are no numbers)" if harm[key] == math.inf else key.name
-    return f"{key.name} ({harm[key] / total:.0%})"
+        return f"{key.name} (its outputs are no numbers)" if errors[key] == math.inf else key.name
+    return f"{key.name} ({errors[key] / total:.0%})"
 
 
 def _next_steps(job: Job, result: Result) -> list[str]:

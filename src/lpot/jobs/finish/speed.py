@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lpot.core.batch import Inputs
 from lpot.core.benchmark import BenchmarkResult, Settings
@@ -13,9 +12,7 @@ from lpot.core.measure import Comparison, compare, latency, turns
 from lpot.core.memory import give_back
 from lpot.core.result import Result
 from lpot.jobs.benchmark.api import benchmark
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 logger = logging.getLogger(__name__)
 

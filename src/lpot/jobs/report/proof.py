@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.core import words
 from lpot.core.goal import Goal
@@ -14,9 +14,7 @@ from lpot.core.resample import Interval
 from lpot.core.result import Result
 from lpot.core.tune import guarded
 from lpot.jobs.tune.insight import Insight
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 CONVERSIONS = "conversions"
 MOST_KINDS = 8
@@ -99,7 +97,7 @@ def times(job: Job, profile: Profile) -> tuple[TimeRow, ...]:
     return (*rows[:MOST_KINDS], other)
 
 
-def alone_harm(job: Job, result: Result) -> dict[OpKey, float]:
+def alone(job: Job, result: Result, insight: Insight) -> dict[OpKey, float]:
     """Sensitivity with one op at a time in low precision, also where no search asked for it.
 
     Without it a report could only show errors as they add up along the net, which makes the last
@@ -107,7 +105,8 @@ def alone_harm(job: Job, result: Result) -> dict[OpKey, float]:
     """
     quick = 0 < len(result.recipe.low_ops) <= LONG_RANKING and job.model.nbytes < LARGE
     # Who wants no speed measured wants the answer at once.
-    if job.harm or not quick or result.interrupted or not job.request.measure_speed:
-        return job.harm
-    found = guarded(lambda: Insight(job).ranking())
+    wanted = quick and not result.interrupted and job.request.measure_speed
+    if insight.sensitivity or not wanted:
+        return insight.sensitivity
+    found = guarded(insight.ranking)
     return {} if isinstance(found, Exception) else found

@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ruamel.yaml import YAML
 
@@ -22,13 +22,12 @@ from lpot.core.result import Result
 from lpot.core.tensors import Contrast
 from lpot.core.tune import guarded
 from lpot.jobs.inspect_tensors import look
-from lpot.jobs.report.proof import alone_harm, proof, times
+from lpot.jobs.report.proof import alone, proof, times
 from lpot.jobs.tune.evaluation import plain
+from lpot.jobs.tune.insight import Insight
+from lpot.jobs.tune.job import Job
 from lpot.report.html import page
 from lpot.version import VERSION
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
 
 Value = TypeVar("Value")
 
@@ -42,7 +41,7 @@ SMALL_GRAPH = 60  # nodes of the FP32 graph that are still worth drawing
 DRAWN_GRAPH = 240  # nodes of the other one, which has Q and DQ
 
 
-def make_report(job: Job, result: Result) -> Report:
+def make_report(job: Job, result: Result, insight: Insight) -> Report:
     baseline = result.baseline
     real = getattr(result.model, "precisions", None)
     chosen = {key: config.precision for key, config in result.recipe.ops.items()}
@@ -59,7 +58,7 @@ def make_report(job: Job, result: Result) -> Report:
             job.capability,
             result.recipe,
             real or chosen,
-            alone_harm(job, result),
+            alone(job, result, insight),
             found,
             {key: (row.before, row.after) for key, row in timed.items()},
             {key: row.reason for key, row in timed.items()},
@@ -83,8 +82,8 @@ def journal_size(history: Path) -> int | None:
         return None
 
 
-def write_report(job: Job, result: Result) -> Report:
-    report = make_report(job, result)
+def write_report(job: Job, result: Result, insight: Insight) -> Report:
+    report = make_report(job, result, insight)
     write_text(job.workspace.folder / DATA, as_text(report.to_json()))
     write_text(job.workspace.folder / PAGE, page(report))
     return report

@@ -7,7 +7,6 @@ import logging
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lpot.core.backend import Observations
 from lpot.core.card import write_text
@@ -17,9 +16,7 @@ from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.job import Job
 
 logger = logging.getLogger(__name__)
 
@@ -38,8 +35,7 @@ def advised(job: Job, space: TuningSpace) -> TuningSpace:
     if known is None:
         known = _best_advice(job, space)
         _write(place, known)
-    job.space = space.preferring(known)
-    return job.space
+    return space.preferring(known)
 
 
 def _best_advice(job: Job, space: TuningSpace) -> Recipe:

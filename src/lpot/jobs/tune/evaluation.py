@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lpot.config.schema import Config
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
 from lpot.core.model import Model
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Request
+from lpot.jobs.tune.request import Request
 
 Note = Callable[[str], None]
 

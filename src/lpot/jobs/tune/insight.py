@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import TYPE_CHECKING
 
 from lpot.core.backend import Differentiable, Observations
 from lpot.core.errors import LpotError
@@ -12,40 +11,52 @@ from lpot.core.model import Model
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext
-
-if TYPE_CHECKING:
-    from lpot.jobs.tune.quantize import Job
+from lpot.jobs.tune.advice import advised
+from lpot.jobs.tune.job import Job
 
 Verb = Callable[[Model, Recipe, Observations], dict[OpKey, float]]
 
 
-def context(job: Job) -> StrategyContext:
+def context(insight: Insight) -> StrategyContext:
     """Everything but the baseline, which is not known yet."""
-    insight = Insight(job)
-    executor = job.config.tuning.executor
+    config = insight.job.config.tuning
+    executor = config.executor
     return StrategyContext(
         workers=1 if executor.name == "serial" else executor.workers,
-        seed=job.config.tuning.random_seed,
+        seed=config.random_seed,
         ranking=cache(insight.ranking),
-        options=job.config.tuning.strategy.options,
+        options=config.strategy.options,
         rest=insight.rest,
         curvature=cache(insight.curvature),
         gains=cache(insight.gains),
+        tradeoffs=insight.job.tradeoffs,
     )
 
 
 class Insight:
-    """Asks the backend; whatever it can't tell is left empty, and said."""
+    """Asks the backend; whatever it can't tell is left empty, and said.
+
+    It belongs to one search, and keeps what the report will tell: the space with the advice in it,
+    and each op's sensitivity once a strategy has asked for it.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
+        self.space = job.space
+        self.sensitivity: dict[OpKey, float] = {}
+
+    def prefer(self, space: TuningSpace) -> TuningSpace:
+        """The space with the free choices first that bring the outputs nearer to FP32."""
+        self.space = advised(self.job, space)
+        return self.space
 
     def ranking(self) -> dict[OpKey, float]:
-        """Harm by op, from calibration data alone."""
+        """Sensitivity by op, from calibration data alone."""
         phase = "ranking ops by their sensitivity"
-        self.job.harm = self._ask("rank", self.job.backend.rank, phase)
-        return self.job.harm
+        self.sensitivity = self._ask("rank", self.job.backend.rank, phase)
+        return self.sensitivity
 
     def gains(self) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision; negative where it loses."""
@@ -58,7 +69,7 @@ class Insight:
         return self._ask("curvature", backend.curvature, "looking at the curvature of the loss")
 
     def rest(self, recipe: Recipe) -> Mapping[OpKey, float]:
-        """The harm that stays when one more op of the recipe goes back to float, op by op."""
+        """The error that remains when one more op of the recipe is kept in float, op by op."""
         job = self.job
         observations = job.observe(recipe.samples)
         if observations is None or not observations.probe:
@@ -68,8 +79,8 @@ class Insight:
         job.listener.phase("ranking what is left in low precision")
         truth = [job.backend.run(job.model, inputs) for inputs in probe]
         left: dict[OpKey, float] = {}
-        for key in tracked([key for key in recipe.low_ops if key not in job.space.followers]):
-            one_back = job.space.with_float(recipe, [key])
+        for key in tracked([key for key in recipe.low_ops if key not in self.space.followers]):
+            one_back = self.space.with_float(recipe, [key])
             if one_back == recipe:
                 continue
             model = job.backend.build(job.model, one_back, observations)
@@ -82,7 +93,7 @@ class Insight:
 
     def _ask(self, name: str, verb: Verb, phase: str) -> dict[OpKey, float]:
         job = self.job
-        recipe = job.space.default()
+        recipe = self.space.default()
         observations = job.observe(recipe.samples)
         if observations is None:
             return {}

@@ -31,8 +31,8 @@ from lpot.core.evaluate import Evaluator, MetricEvaluator
 from lpot.core.history import History
 from lpot.jobs.benchmark.contestant import peak_memory
 from lpot.jobs.tune.evaluation import make_evaluator
-from lpot.jobs.tune.optimize import job_for
-from lpot.jobs.tune.quantize import Job, Request
+from lpot.jobs.tune.plan import Plan, make_plan
+from lpot.jobs.tune.request import Request
 
 Condition = Literal["ok", "note", "warn", "fail"]
 
@@ -74,10 +74,10 @@ class Preflight:
 def preflight(request: Request) -> Preflight:
     """Look at model, data, evaluation, ops, disk and memory; nothing is written or evaluated."""
     try:
-        job = job_for(request)
+        plan = make_plan(request)
     except LpotError as error:
         return Preflight((Check(_stage(error), "fail", str(error)),))
-    return _Look(job).around()
+    return _Look(plan).around()
 
 
 def _stage(error: LpotError) -> str:
@@ -91,10 +91,11 @@ def _stage(error: LpotError) -> str:
 
 
 class _Look:
-    """One look at an assembled job: each method tells what it found."""
+    """One look at a plan: each method tells what it found."""
 
-    def __init__(self, job: Job) -> None:
-        self.job = job
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.notes = list(plan.remarks)
         self.batch_seconds = 0.0
         self.growth = 0  # bytes the first run took
         self.evaluator: Evaluator | None = None
@@ -104,30 +105,30 @@ class _Look:
         checks = [*self.model(), *self.data(), *self.evaluation(), *self.ops(), *self.places()]
         checks += [*self.memory(), *self.history()]
         evaluations = None
-        if self.evaluator is not None and self.job.space.choices:
-            evaluations = 1 + self.job.most_trials()
+        if self.evaluator is not None and self.plan.space.choices:
+            evaluations = 1 + self.plan.most_trials()
         seconds = self.evaluation_seconds()
         checks.append(Check("effort", "ok", self.effort(evaluations, seconds)))
-        checks += [Check("", "note", note) for note in self.job.notes]
+        checks += [Check("", "note", note) for note in self.notes]
         return Preflight(tuple(checks), evaluations, seconds)
 
     def model(self) -> Iterator[Check]:
-        job = self.job
-        inputs = ", ".join(map(str, job.model.inputs or ())) or "inputs not known"
-        text = f"{job.backend.name}, {words.size(job.model.nbytes)}, {inputs}"
-        yield Check("model", "ok", f"{text}; {job.approach}; {job.goal}")
+        plan = self.plan
+        inputs = ", ".join(map(str, plan.source.inputs or ())) or "inputs not known"
+        text = f"{plan.backend.name}, {words.size(plan.source.nbytes)}, {inputs}"
+        yield Check("model", "ok", f"{text}; {plan.approach}; {plan.goal}")
 
     def data(self) -> Iterator[Check]:
-        calibration = self.job.calibration
+        calibration = self.plan.calibration
         if calibration is None:
             yield Check("data", "ok", "no calibration data, and none are needed")
             return
         first = calibration.first
         before = peak_memory()
         try:
-            self.job.backend.run(self.job.model, first.inputs)
+            self.plan.backend.run(self.plan.source, first.inputs)
             start = time.perf_counter()
-            self.job.backend.run(self.job.model, first.inputs)
+            self.plan.backend.run(self.plan.source, first.inputs)
         except DataError as error:
             yield Check("data", "fail", f"the first calibration batch does not fit: {error}")
             return
@@ -144,9 +145,9 @@ class _Look:
 
     def evaluation(self) -> Iterator[Check]:
         try:
-            if self.job.request.eval_func is not None:
-                check_function(self.job.request.eval_func)
-            self.evaluator = make_evaluator(self.job.request, self.job.model, self.job.add_note)
+            if self.plan.request.eval_func is not None:
+                check_function(self.plan.request.eval_func)
+            self.evaluator = make_evaluator(self.plan.request, self.plan.source, self.notes.append)
         except LpotError as error:
             yield Check("evaluation", "fail", str(error))
             return
@@ -157,20 +158,20 @@ class _Look:
             batches = length_hint(self.evaluator.loader, 0) or "an unknown number of"
             yield Check("evaluation", "ok", f"{self.evaluator.identity} over {batches} batches")
         else:
-            name = getattr(self.job.request.eval_func, "__qualname__", "eval_func")
+            name = getattr(self.plan.request.eval_func, "__qualname__", "eval_func")
             yield Check("evaluation", "ok", f"{name}: can be called with one model")
 
     def ops(self) -> Iterator[Check]:
-        ops = self.job.capability.ops.values()
+        ops = self.plan.capability.ops.values()
         low = [info for info in ops if info.can_be_low]
         followers = sum(info.follower for info in low)
         text = f"{len(low)} of {len(ops)} ops can be low precision"
         if followers:
             text += f", {followers} of them only between neighbours that are"
-        kept = len(low) - len(self.job.space.choices)
+        kept = len(low) - len(self.plan.space.choices)
         if kept:
             text += f"; {kept} stay in FP32 by your own rules"
-        yield Check("ops", "ok" if self.job.space.choices else "warn", text)
+        yield Check("ops", "ok" if self.plan.space.choices else "warn", text)
         reasons = Counter((info.key.kind, info.reason) for info in ops if not info.can_be_low)
         for (kind, reason), count in reasons.most_common(SHOWN_REASONS):
             yield Check("", "note", f"{count} × {kind} stays in FP32: {reason}")
@@ -179,15 +180,15 @@ class _Look:
             yield Check("", "note", f"{more} more reasons: `lpot inspect` lists every op")
 
     def places(self) -> Iterator[Check]:
-        needed = 2 * self.job.model.nbytes + (1 << 20)
-        output = self.job.request.output
-        places = {"workspace": self.job.workspace.folder}
+        needed = 2 * self.plan.source.nbytes + (1 << 20)
+        output = self.plan.request.output
+        places = {"workspace": self.plan.workspace.folder}
         if output is not None:
             places["output"] = output.parent
         for name, folder in places.items():
             path = output if name == "output" and output is not None else folder
             try:
-                if path == output and is_same(path, self.job.request.model):
+                if path == output and is_same(path, self.plan.request.model):
                     raise WorkspaceError(f"{path} is the FP32 model itself: name another file")
                 free = room(folder, needed)
             except WorkspaceError as error:
@@ -199,8 +200,8 @@ class _Look:
 
     def memory(self) -> Iterator[Check]:
         available = probe().available
-        tensors = len(self.job.space.choices) * (1 + len(self.job.space.samples))
-        needed = 3 * self.job.model.nbytes + tensors * STATISTICS + 2 * self.growth
+        tensors = len(self.plan.space.choices) * (1 + len(self.plan.space.samples))
+        needed = 3 * self.plan.source.nbytes + tensors * STATISTICS + 2 * self.growth
         text = f"about {needed / 1e6:.3g} MB more will be needed"
         if not available:
             yield Check("memory", "note", f"{text}; what is available can't be read here")
@@ -210,12 +211,12 @@ class _Look:
         yield Check("memory", "ok" if fits else "warn", told)
 
     def history(self) -> Iterator[Check]:
-        path = self.job.workspace.history
+        path = self.plan.workspace.history
         if not path.exists():
             yield Check("history", "ok", "none yet: a fresh one will be begun")
             return
         try:
-            with self.job.workspace.lock():
+            with self.plan.workspace.lock():
                 self.known = History.read(path)
         except WorkspaceError as error:
             yield Check("history", "fail", str(error))
@@ -223,7 +224,7 @@ class _Look:
         except HistoryError as error:
             yield Check("history", "warn", f"{error}; it will be kept aside")
             return
-        if self.known.fingerprint.get("model") != self.job.fingerprint_of_model:
+        if self.known.fingerprint.get("model") != self.plan.fingerprint_of_model:
             self.known = None
             yield Check("history", "note", f"{path} is of another model: it will be kept aside")
             return
@@ -252,12 +253,12 @@ class _Look:
         )
 
     def _preparation(self) -> float:
-        calibration = self.job.calibration
+        calibration = self.plan.calibration
         if calibration is None:
             return 0.0
-        sizes = self.job.space.samples
+        sizes = self.plan.space.samples
         batches = -(-max(sizes) // calibration.batch_size) or calibration.length or 1
-        leaders = len(self.job.space.choices) - len(self.job.space.followers)
+        leaders = len(self.plan.space.choices) - len(self.plan.space.followers)
         return self.batch_seconds * (2 * batches + leaders) + leaders * RANK_OVERHEAD
 
 

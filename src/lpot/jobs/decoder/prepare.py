@@ -1,0 +1,121 @@
+"""What a request for `approach: weight_only` becomes before it is planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lpot.backends import export_decoder, get_backend, is_decoder
+from lpot.config.schema import Config
+from lpot.core.errors import ConfigError
+from lpot.core.model import Model
+from lpot.core.workspace import default_folder
+from lpot.jobs.decoder.tokens import TokenWindows, windows_of
+from lpot.jobs.settings import change_config, with_name
+from lpot.jobs.tune.request import Request
+
+FP32_FOLDER, OUT_FOLDER, MODEL = "fp32", "decoder", "model.onnx"
+USUAL = ("auto", "basic")  # strategies that nobody asked for by name
+SAMPLES = 16  # windows that GPTQ is calibrated on, unless more are asked for
+METRIC = "perplexity"
+
+
+def wants_weight_only(config: Config) -> bool:
+    return config.quantization.approach == "weight_only"
+
+
+def prepared(request: Request) -> Request:
+    """The request with the decoder written as ONNX and text cut into windows.
+
+    With text alone the bar is the perplexity on windows that had no part in the calibration.
+    """
+    if not wants_weight_only(request.config):
+        return request
+    config = with_name(request.config, request.model)
+    model, folder = request.model, folder_of(request.model)
+    if is_decoder(model):
+        place = _workspace(request, config) / FP32_FOLDER
+        request.listener.phase("writing the decoder as ONNX")
+        model, folder = export_decoder(model, place), place
+        request = replace(request, backend=get_backend("onnx"))  # whatever it was written in
+    section = config.quantization.weight_only
+    texts = (
+        (request.calib, section.calibration_text, "calibration_text"),
+        (request.eval_loader, section.evaluation_text, "evaluation_text"),
+    )
+    calib, held = (
+        windows_of(_given(*text), section.prompt_length, folder, f"the {text[2].replace('_', ' ')}")
+        for text in texts
+    )
+    found = replace(request, config=config, model=model)
+    if calib is not None:
+        found = replace(found, calib=calib)
+    if held is not None:
+        found = replace(found, eval_loader=held)
+    return _scored(found, calib, held)
+
+
+def _given(by_code: Any, by_file: str | None, key: str) -> Any:
+    """What the program gives, else the file that the configuration names."""
+    if by_code is not None or by_file is None:
+        return by_code
+    if not Path(by_file).is_file():
+        raise ConfigError(f"given {by_file!r}, no such file", f"quantization.weight_only.{key}")
+    return Path(by_file)
+
+
+def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | None) -> Request:
+    """The same with windows to measure on, and perplexity as the metric where none is named."""
+    section = request.config.evaluation.accuracy
+    named = request.metric is not None or section.metric is not None or section.multi_metrics
+    if request.eval_func is not None or section.dataloader is not None:
+        return request
+    if held is None and request.eval_loader is None and calib is not None and len(calib.ids) > 1:
+        kept = min(len(calib.ids) // 2, SAMPLES)
+        calib, held = calib.part(slice(0, kept)), calib.part(slice(kept, None))
+        request.listener.note(
+            f"no evaluation text was given: perplexity is measured on the {len(held.ids)} windows "
+            f"of the calibration text that are not calibrated on"
+        )
+        request = replace(request, calib=calib, eval_loader=held)
+    if held is None or named:
+        return request
+    changes = {"tuning.accuracy_criterion.higher_is_better": False}
+    criterion = request.config.tuning.accuracy_criterion
+    if "higher_is_better" not in criterion.model_fields_set:
+        request = replace(request, config=change_config(request.config, changes))
+    return replace(request, metric=METRIC)
+
+
+def folder_of(model: Any) -> Path | None:
+    if not isinstance(model, str | Path):
+        return None
+    return Path(model) if Path(model).is_dir() else Path(model).parent
+
+
+def _workspace(request: Request, config: Config) -> Path:
+    given = request.workspace or config.tuning.workspace.path
+    return Path(given) if given else default_folder("onnx", config.model.name)
+
+
+def bound(request: Request, config: Config, model: Model) -> Request:
+    """The request with its windows given the model's own inputs, those to calibrate on spread."""
+    for loader in (request.calib, request.eval_loader):
+        if loader is not None and isinstance(loader, str):
+            raise ConfigError("a text was given for a model without a tokenizer", "calib")
+    if isinstance(request.eval_loader, TokenWindows):
+        request.eval_loader.bind(model.inputs)
+    loader = request.calib
+    if not isinstance(loader, TokenWindows):
+        return request
+    most = max(config.quantization.calibration.sampling_size, default=SAMPLES)
+    step = max(1, len(loader.ids) // most)
+    spread = loader.part(slice(0, most * step, step))
+    return replace(request, calib=spread.bind(model.inputs))
+
+
+def strategy_name(request: Request, config: Config) -> str:
+    """The search that mixes widths, unless another one was asked for by name."""
+    name = config.tuning.strategy.name
+    return "mixed_bits" if request.strategy is None and name in USUAL else name
