@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from functools import partial
@@ -36,7 +37,11 @@ def test_more_workers_than_there_is_room_for(nodes: Nodes, tmp_path: Path) -> No
     evaluate = partial(cases.logged, folder=str(tmp_path / "log"), seconds=1.5)
     result = cases.run(tmp_path / "w", evaluate, on(nodes, 4))
     assert len(result.trials) == cases.MOST
-    assert any("3 of 4 worker(s)" in note and "1 CPU" in note for note in result.notes)
+    # On a busy machine the one that has room may not have started by then.
+    told = re.compile(
+        r"[34] of 4 worker\(s\), each with 1 CPU, wait for room .* 1 node\(s\): 1 CPU"
+    )
+    assert any(told.search(note) for note in result.notes), result.notes
 
 
 @pytest.mark.parametrize(

@@ -280,12 +280,6 @@ class RayOptions(Section):
         description="Labels that the node of a trial must have.",
         examples=[{"ray.io/node-group": "spot"}],
     )
-    timed_labels: Arguments = Field(
-        default=FrozenDict(),
-        description="Labels of the nodes with the target CPU. If given, models are timed there, "
-        "one at a time with the node to themselves; accuracy is evaluated anywhere.",
-        examples=[{"cpu": "sapphire-rapids"}],
-    )
     runtime_env: Arguments = Field(
         default=FrozenDict(),
         description="Ray's runtime environment, such as `working_dir` and `pip`. If omitted, "
@@ -303,12 +297,11 @@ class RayOptions(Section):
         for key, value in self.resources.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise wrong(f"given {key}: {show(value)}, expected a number", key="resources")
-        for key in ("labels", "timed_labels"):
-            for name, value in getattr(self, key).items():
-                if not isinstance(value, str):
-                    raise wrong(
-                        f"given {name}: {show(value)}, expected a text: put it in quotes", key=key
-                    )
+        for key, value in self.labels.items():
+            if not isinstance(value, str):
+                raise wrong(
+                    f"given {key}: {show(value)}, expected a text: put it in quotes", key="labels"
+                )
         return self
 
 

@@ -21,7 +21,8 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
 
     def kit() -> bytes:
         assert history.baseline is not None  # the first batch comes after it
-        return pack(job, history.baseline, section.workers == 1, history.memory)
+        alone, elsewhere = section.workers == 1, section.name == "ray"
+        return pack(job, history.baseline, alone, history.memory, elsewhere)
 
     if section.name == "serial":
         yield serial

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from lpot.config.rules import model_spec
 from lpot.core.backend import Observations
 from lpot.core.errors import ConfigError, EvaluationError, LpotError
 from lpot.core.goal import Goal
+from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.recipe import Recipe
@@ -38,6 +39,7 @@ class Kit:
     has_budget: bool
     measure: QuickLook
     memory: Any = None  # what the baseline taught the evaluator: all must race alike
+    elsewhere: bool = False  # it may be opened on another kind of machine
 
     def open(self) -> Bench:
         """Load the model and make the evaluator, in the process that got the kit."""
@@ -54,9 +56,15 @@ class Kit:
             evaluate=evaluator,
             goal=self.goal,
             observe=self.observations.get,
-            measure=self.measure,
+            measure=self._measure(model),
             has_budget=self.has_budget,
         )
+
+    def _measure(self, model: Model) -> Callable[[Model, Score], Score]:
+        known = self.baseline.latency
+        if not self.elsewhere or not self.measure.time or known is None:
+            return self.measure
+        return Relative(self.measure, model, known)
 
     def with_model(self, place: str) -> Kit:
         """The same kit where the model's files have come to lie elsewhere."""
@@ -70,7 +78,31 @@ class Kit:
         return trial
 
 
-def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
+class Relative:
+    """Times of another machine are told as those of the one that FP32 was timed on first.
+
+    FP32 is timed there as well: two machines differ by a factor, their trials should not.
+    """
+
+    def __init__(self, look: QuickLook, fp32: Model, known: float) -> None:
+        self._look = look
+        self._fp32 = fp32
+        self._known = known
+        self._here: float | None = None
+
+    def __call__(self, model: Model, score: Score) -> Score:
+        found = self._look(model, score)
+        if found.latency is None:
+            return found
+        if self._here is None:
+            self._here = replace(self._look, memory=False)(self._fp32, score).latency
+        assert self._here
+        return replace(found, latency=found.latency * self._known / self._here)
+
+
+def pack(
+    job: Job, baseline: Score, alone: bool, memory: Any = None, elsewhere: bool = False
+) -> bytes:
     """The kit of a job. `alone`: one trial at a time, so that its time can be measured."""
     request = replace(
         job.request,
@@ -92,6 +124,7 @@ def pack(job: Job, baseline: Score, alone: bool, memory: Any = None) -> bytes:
         has_budget=job.watch.limits.timeout > 0,
         measure=replace(job.measure, time=job.measure.time and alone),  # others would disturb it
         memory=memory,
+        elsewhere=elsewhere,
     )
     try:
         return dump(kit)

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from threading import Lock
 from typing import Any
 
 from lpot.config.schema_matrix import Matrix
@@ -50,9 +51,12 @@ def tune_all(matrix: Matrix, told: Callable[[str], None]) -> Board:
     if board.finished:
         told(f"{board.finished} of {len(board.cells)} tunings are done already")
 
+    one_at_a_time = Lock()  # rows report from threads of their own
+
     def report(cell: Cell, outcome: Outcome) -> None:
-        board.put(cell, outcome)
-        told(f"{board.finished}/{len(board.cells)}  {cell.name}: {_words(outcome)}")
+        with one_at_a_time:
+            board.put(cell, outcome)
+            told(f"{board.finished}/{len(board.cells)}  {cell.name}: {_words(outcome)}")
 
     with _place(matrix) as work:
         _side_by_side(waiting, matrix, work, report)
