@@ -43,10 +43,8 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
 
     @property
     def specs(self) -> tuple[InputSpec, ...]:
-        tensors = [self.get_tensor_by_name(full_name(name)) for name in self.input_names]
         return tuple(
-            InputSpec(name, dtype_of(tensor.dtype), shape_of(tensor.shape))
-            for name, tensor in zip(self.input_names, tensors, strict=True)
+            spec_of(name, self.get_tensor_by_name(full_name(name))) for name in self.input_names
         )
 
     @property
@@ -99,16 +97,17 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
         return found
 
 
-def dtype_of(dtype: tf.DType) -> str:
+def spec_of(name: str, tensor: tf.Tensor) -> InputSpec:
+    shape = None if tensor.shape.rank is None else tuple(tensor.shape.as_list())
+    return InputSpec(name, _dtype(tensor.dtype), shape)
+
+
+def _dtype(dtype: tf.DType) -> str:
     if dtype == tf.string:
         return "object"
     if dtype == tf.bfloat16:
         return "float32"
     return str(np.dtype(dtype.as_numpy_dtype).name)
-
-
-def shape_of(shape: tf.TensorShape) -> tuple[Any, ...] | None:
-    return None if shape.rank is None else tuple(shape.as_list())
 
 
 def _inputs(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Inputs:

@@ -173,9 +173,13 @@ class Net:
             tf.graph_util.import_graph_def(lightened(self.header, self.nodes.values()), name="")
         return graph
 
+    def tensor(self, name: str) -> tf.Tensor:
+        """Type and shape of a tensor, in a graph without the weights."""
+        return self._imported.get_tensor_by_name(full_name(name))
+
     def shape(self, tensor: str) -> tuple[int | None, ...] | None:
         """As far as it is known without running; None where not even the rank is."""
-        shape = self._imported.get_tensor_by_name(full_name(tensor)).shape
+        shape = self.tensor(tensor).shape
         return None if shape.rank is None else tuple(shape.as_list())
 
     # -- making others ------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lpot.backends.tensorflow.call_form import CallForm
-from lpot.backends.tensorflow.callable_graph import CallableGraph
+from lpot.backends.tensorflow.callable_graph import CallableGraph, spec_of
 from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
 from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow.plan import Plan
     from lpot.backends.tensorflow.prepare import Prepared
 
-HEAVY = 1 << 28  # bytes of a graph that is not kept imported while nobody runs it
+HEAVY = 1 << 24  # bytes of a graph that is not kept imported while nobody runs it
 
 
 class TensorflowModel(Model):
@@ -134,7 +134,7 @@ class TensorflowModel(Model):
 
     @cached_property
     def inputs(self) -> tuple[InputSpec, ...]:
-        return self.native.specs
+        return tuple(spec_of(name, self.net.tensor(name)) for name in self.net.inputs)
 
     @cached_property
     def nbytes(self) -> int:

@@ -31,6 +31,7 @@ from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
+from lpot.core.memory import give_back
 from lpot.core.numerics import TensorStats
 from lpot.core.ptq.smoothquant import CHANNELS
 
@@ -48,6 +49,7 @@ def observe(
         raise CalibrationError(
             "the calibration loader gave no batch: it is empty, or a generator already used up"
         )
+    model.close()  # two sessions at once would hold the weights twice as often
     scales = _scales(model, first)
     prepared = model.prepared.equalized(scales)
     net, fetches = watch(prepared.net, prepared.watched)
@@ -65,6 +67,7 @@ def observe(
             gathered.update(feeds, results, count)
             while wanted and gathered.samples >= wanted[0]:
                 done[wanted.pop(0)] = gathered.snapshot()
+    give_back()
     if gathered.samples == 0:
         raise CalibrationError("the graph's own iterator gave no batch: is its data there?")
     last = gathered.snapshot()
