@@ -14,6 +14,7 @@ from lpot.config.fields import (
     Positive,
     Text,
     Texts,
+    read_entries,
     split,
     wrong,
 )
@@ -152,9 +153,39 @@ class PruningApproach(Section):
     )
 
 
+class MagnitudePruner(Section):
+    """One pruner of the oldest files."""
+
+    weights: Texts = Field(default=(), description="Weights to prune. Default: all of them.")
+    target_sparsity: Sparsity | None = Field(default=None, description="Share of zeros at the end.")
+    init_sparsity: Sparsity | None = Field(default=None, description="Share of zeros at the start.")
+    start_epoch: Natural | None = Field(default=None, description="First epoch.")
+    end_epoch: Natural | None = Field(default=None, description="Last epoch.")
+
+
+Pruners = Annotated[
+    dict[str, MagnitudePruner],
+    BeforeValidator(read_entries, json_schema_input_type=dict[str, MagnitudePruner]),
+    AfterValidator(FrozenDict),
+]
+
+
 class Pruning(Section):
     """Fewer weights, trained meanwhile."""
 
     train: Train | None = Field(default=None, description="Training while pruning.")
     approach: PruningApproach = Field(default=PruningApproach(), description="What to prune.")
-    magnitude: Arguments | None = Field(default=None, description="Pruners of the oldest files.")
+    magnitude: Pruners = Field(
+        default=FrozenDict(),
+        description="Pruners of the oldest files, by name.",
+        examples=[{"prune1": {"weights": ["conv1.weight"], "target_sparsity": 0.3}}],
+    )
+    start_epoch: Natural = Field(default=0, description="First epoch, for `magnitude`.")
+    end_epoch: Positive = Field(default=4, description="Last epoch, for `magnitude`.")
+    frequency: Positive = Field(default=1, description="Epochs between steps, for `magnitude`.")
+    init_sparsity: Sparsity = Field(
+        default=0.0, description="Share of zeros at the start, for `magnitude`."
+    )
+    target_sparsity: Sparsity = Field(
+        default=0.97, description="Share of zeros at the end, for `magnitude`."
+    )

@@ -14,6 +14,8 @@ from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import ConfigError, did_you_mean
 
+PARAMETERS = ("pattern", "stride", "transpose", "alpha")
+WHOLE = 1 << 30  # rows or columns: all of them
 NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
 
 
@@ -61,13 +63,18 @@ class PrunerSpec:
 
     @property
     def tile(self) -> tuple[int, int]:
-        """What becomes zero together: the pattern, or whole heads of `stride` rows."""
+        """What becomes zero together: the pattern, or whole heads of `stride` rows (columns where
+        `transpose` is set)."""
         stride = self.parameters.get("stride")
-        return (
-            masks.tile_of(str(self.parameters.get("pattern", "tile_pattern_1x1")))
-            if (stride is None)
-            else (int(stride), 1 << 30)
-        )
+        if stride is None:
+            return masks.tile_of(str(self.parameters.get("pattern", "tile_pattern_1x1")))
+        heads = (int(stride), WHOLE)
+        return heads[::-1] if self.parameters.get("transpose") else heads
+
+    @property
+    def idle(self) -> list[str]:
+        """Parameters that nothing reads."""
+        return sorted(set(self.parameters) - set(PARAMETERS))
 
 
 class Pruner:
@@ -128,8 +135,8 @@ class Pruner:
 
     def _tile(self, weight: Array) -> tuple[int, int]:
         rows, columns = self.spec.tile
-        wide = int(np.prod(weight.shape[1:])) if weight.ndim > 1 else weight.size
-        return rows, min(columns, max(1, wide))
+        high = weight.shape[0] if weight.ndim > 1 else 1
+        return min(rows, max(1, high)), min(columns, max(1, weight.size // max(1, high)))
 
 
 def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from lpot.backends import detect, get_backend
 from lpot.config.rules import goal as goal_of
 from lpot.config.schema import Config
 from lpot.config.schema_pruning import Pruner as PrunerSection
-from lpot.config.schema_pruning import WeightCompression
+from lpot.config.schema_pruning import Pruning, WeightCompression
 from lpot.core.compress.prunable import Sparsifiable
 from lpot.core.compress.pruners import Pruners, PrunerSpec
 from lpot.core.compress.schedule import Schedule
@@ -75,7 +75,12 @@ class WeightPruning:
             )
         self.goal = goal_of(self.config)
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
-        self.notes: list[str] = []
+        self.notes: list[str] = [
+            f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
+            "effect: units are weighed by weight times gradient"
+            for pruner in self.pruners.pruners
+            if pruner.spec.idle
+        ]
         self.baseline: float | None = None
         self._evaluator = self._make_evaluator()
         self._best: tuple[Any, Sparsity, float] | None = None
@@ -229,6 +234,8 @@ def training_data(config: Config, section: Any, given: Any, path: str) -> Any:
 
 def specs(config: Config) -> tuple[PrunerSpec, ...]:
     """The pruners of a yaml; without a list, one for all weights."""
+    if config.pruning is not None and config.pruning.magnitude:
+        return _oldest(config, config.pruning)
     section = None if config.pruning is None else config.pruning.approach.weight_compression
     if section is None:
         raise ConfigError(
@@ -241,6 +248,28 @@ def specs(config: Config) -> tuple[PrunerSpec, ...]:
     for number, one in enumerate(listed):
         where = config.where(f"{PLACE}.pruners[{number}].names") if section.pruners else ""
         found.append(_spec(section, one, where))
+    return tuple(found)
+
+
+def _oldest(config: Config, section: Pruning) -> tuple[PrunerSpec, ...]:
+    """Pruners as files of LPOT 1.0 and 1.1 have them."""
+    found = []
+    for name, one in section.magnitude.items():
+        schedule = Schedule(
+            section.init_sparsity if one.init_sparsity is None else one.init_sparsity,
+            section.target_sparsity if one.target_sparsity is None else one.target_sparsity,
+            section.start_epoch if one.start_epoch is None else one.start_epoch,
+            section.end_epoch if one.end_epoch is None else one.end_epoch,
+            section.frequency,
+        )
+        where = config.where(f"pruning.magnitude.{name}.weights")
+        if schedule.initial > schedule.target or schedule.start > schedule.end:
+            raise ConfigError(
+                "the target is below the initial sparsity, or the last epoch before the first",
+                f"pruning.magnitude.{name}",
+                where,
+            )
+        found.append(PrunerSpec("basic_magnitude", schedule, tuple(one.weights), {}, where))
     return tuple(found)
 
 
