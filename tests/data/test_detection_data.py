@@ -50,6 +50,11 @@ def test_coco_raw(coco):
     assert len(dataset) == 3
 
 
+def test_a_name_that_plain_utf8_has_no_bytes_for(coco):
+    write(coco, categories=[{"id": 17, "name": "cat\udcff"}, {"id": 18, "name": "dog"}])
+    assert get_dataset("COCORaw", root=str(coco))[0][1][1].tolist() == [b"cat\xed\xb3\xbf"]
+
+
 def test_coco_raw_real(data):
     dataset = get_dataset("COCORaw", root=str(data / "coco2017-slice"))
     assert len(dataset) == 164

@@ -199,7 +199,12 @@ def _label(image: Mapping[str, Any], marks: list[Any], names: Mapping[Any, str])
     ) / np.asarray([height, width, height, width], dtype=np.float64)
     return (
         corners.astype(np.float32),
-        np.asarray([names[mark["category_id"]].encode() for mark in kept], dtype=np.bytes_),
+        np.asarray([_bytes(names[mark["category_id"]]) for mark in kept], dtype=np.bytes_),
         np.asarray([mark["category_id"] for mark in kept], dtype=np.int64),
-        np.asarray(str(image["file_name"]).encode()),
+        np.asarray(_bytes(image["file_name"])),
     )
+
+
+def _bytes(text: str) -> bytes:
+    """JSON may hold half of a surrogate pair, which plain UTF-8 has no bytes for."""
+    return text.encode(errors="surrogatepass")
