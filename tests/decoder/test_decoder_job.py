@@ -208,3 +208,16 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="several products in one weight"):
         other = folder_with_tokenizer(tmp_path / "gpt2", "GPT2")
         write_gptq(tmp_path / "run" / "decoder" / "model.onnx", other, tmp_path / "no")
+
+
+def test_the_last_word_of_a_text_is_asked_for(tmp_path: Path) -> None:
+    source = folder_with_tokenizer(tmp_path / "net")
+    found = windows_of(text(96), 32, source, "text")
+    assert found is not None
+    asking = found.asking_last_words()
+    for window, labels in zip(asking.ids, asking.labels, strict=True):
+        assert (labels[:-2] == -100).all() and labels[-2] == window[-2] and labels[-1] == -100
+    result = tuned(source, tmp_path / "run", metric="last_word", goal=lpot.Goal(absolute=1.0))
+    assert 0 <= result.accuracy <= 1 and result.goal.higher_is_better
+    with pytest.raises(DataError, match="last_word needs text"):
+        TokenWindows(np.zeros((2, 4), np.int64)).asking_last_words()

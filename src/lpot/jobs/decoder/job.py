@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from lpot.backends import copy_beside
 from lpot.core.batch import Inputs
 from lpot.core.card import write_text
 from lpot.core.errors import LpotError
+from lpot.core.observations import Observations
+from lpot.core.recipe import OpConfig, OpKey
 from lpot.core.result import Result
 from lpot.core.strategy import Tradeoffs
 from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
 from lpot.jobs.decoder.tokens import is_cache
 from lpot.jobs.tune.job import Job
+
+
+@runtime_checkable
+class Rounding(Protocol):
+    """A backend that rounds weights alone, keeps them on disk and can tell what each does."""
+
+    def keep_in(self, folder: Path) -> None: ...
+
+    def tradeoffs(
+        self,
+        model: Any,
+        choices: Mapping[OpKey, Sequence[OpConfig]],
+        observations: Observations,
+    ) -> Tradeoffs: ...
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -27,9 +45,8 @@ class DecoderJob(Job):
     def __post_init__(self) -> None:
         folder = self.workspace.folder / f"weights-{self.fingerprint['model'][:8]}"
         data = self.fingerprint["data"][:8] or "none"
-        keep: Any = getattr(self.backend, "keep_in", None)
-        if keep is not None:
-            keep(folder / data)
+        if isinstance(self.backend, Rounding):
+            self.backend.keep_in(folder / data)
 
     @property
     def is_cached(self) -> bool:
@@ -42,8 +59,7 @@ class DecoderJob(Job):
             return super().measure
         section = self.config.quantization.weight_only
         timed = self.request.measure_speed and "performance" in self.objectives.words
-        specs = tuple(self.model.inputs or ())
-        return PhaseLook(specs, self.model, section.prompt, section.prompt_length, timed)
+        return PhaseLook(self.model, section.prompt, section.prompt_length, timed)
 
     @property
     def timing_inputs(self) -> Inputs | None:
@@ -57,13 +73,13 @@ class DecoderJob(Job):
         """Harm, time and bytes of each format of each op."""
         recipe = self.space.default()
         observations = self.observe(recipe.samples)
-        ask: Any = getattr(self.backend, "tradeoffs", None)
-        if observations is None or not observations.probe or ask is None:
+        if observations is None or not observations.probe:
+            return {}
+        if not isinstance(self.backend, Rounding):
             return {}
         self.listener.phase("rounding weights, and asking each what it does to the answer")
         try:
-            found: Tradeoffs = ask(self.model, self.space.choices, observations)
-            return found
+            return self.backend.tradeoffs(self.model, self.space.choices, observations)
         except LpotError as error:
             self.add_note(f"tradeoffs: {error}; ops are taken without them")
             return {}

@@ -48,49 +48,38 @@ def cases(length: int) -> tuple[Case, ...]:
     )
 
 
-@dataclass(frozen=True)
 class PhaseLook:
     """A quick look at both phases of a trial, as one number: seconds of a token, weighed.
 
     What a prompt takes counts by its share against FP32's, in tokens of FP32.
     """
 
-    specs: tuple[InputSpec, ...]
-    reference: Model
-    share: float
-    length: int
-    time: bool = True
+    def __init__(self, reference: Model, share: float, length: int, time: bool = True) -> None:
+        self.reference = reference
+        self.share = share
+        self.length = length
+        self.time = time
+        self._fp32: tuple[float, float] | None = None
 
     def __call__(self, model: Model, score: Score) -> Score:
         if not self.time:
             return score
-        token, prompt = self._times(model)
-        if model is self.reference or self.share == 0.0:
-            return replace(score, latency=token)
-        known = self._known
-        if known is None:
-            known = self._times(self.reference)
+        if self._fp32 is None:
+            self._fp32 = self._times(self.reference)
             self.reference.close()
-            _FP32[id(self.reference)] = known
-        mix = (1 - self.share) * token / known[0] + self.share * prompt / known[1]
-        return replace(score, latency=known[0] * mix)
-
-    @property
-    def _known(self) -> tuple[float, float] | None:
-        return _FP32.get(id(self.reference))
+        token, prompt = self._fp32 if model is self.reference else self._times(model)
+        whole, whole_prompt = self._fp32
+        mix = (1 - self.share) * token / whole + self.share * prompt / whole_prompt
+        return replace(score, latency=whole * mix)
 
     def _times(self, model: Model) -> tuple[float, float]:
-        found = []
-        for case in (token_case(self.length), Case("prompt", 1, self.length, 0)):
-            inputs = case.inputs(self.specs)
-            timing = latency(partial(model.backend.run, model, inputs), warmup=1, seconds=SECONDS)
-            found.append(timing.minimum)
-        if model is self.reference:
-            _FP32[id(model)] = (found[0], found[1])
-        return found[0], found[1]
+        token, prompt = token_case(self.length), Case("prompt", 1, self.length, 0)
+        return self._time(model, token), self._time(model, prompt)
 
-
-_FP32: dict[int, tuple[float, float]] = {}  # times of references, by the object
+    def _time(self, model: Model, case: Case) -> float:
+        inputs = case.inputs(tuple(model.inputs or ()))
+        timing = latency(partial(model.backend.run, model, inputs), warmup=1, seconds=SECONDS)
+        return timing.minimum
 
 
 def compare_phases(before: Model, after: Model, length: int) -> dict[str, dict[str, Any]]:

@@ -13,12 +13,13 @@ from lpot.core.model import Model
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
 from lpot.jobs.settings import change_config, with_name
+from lpot.jobs.tune.evaluation import plain
 from lpot.jobs.tune.request import Request
 
 FP32_FOLDER, OUT_FOLDER, MODEL = "fp32", "decoder", "model.onnx"
 USUAL = ("auto", "basic")  # strategies that nobody asked for by name
 SAMPLES = 16  # windows that GPTQ is calibrated on, unless more are asked for
-METRIC = "perplexity"
+METRIC, LAST_WORD = "perplexity", "last_word"
 
 
 def wants_weight_only(config: Config) -> bool:
@@ -79,6 +80,8 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
             f"of the calibration text that are not calibrated on"
         )
         request = replace(request, calib=calib, eval_loader=held)
+    if held is not None and _asks_last_word(request):
+        request = replace(request, eval_loader=held.asking_last_words())
     if held is None or named:
         return request
     changes = {"tuning.accuracy_criterion.higher_is_better": False}
@@ -86,6 +89,11 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
     if "higher_is_better" not in criterion.model_fields_set:
         request = replace(request, config=change_config(request.config, changes))
     return replace(request, metric=METRIC)
+
+
+def _asks_last_word(request: Request) -> bool:
+    section = request.config.evaluation.accuracy.metric
+    return request.metric == LAST_WORD or (section is not None and LAST_WORD in plain(section))
 
 
 def folder_of(model: Any) -> Path | None:

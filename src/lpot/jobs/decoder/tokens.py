@@ -13,6 +13,7 @@ from lpot.core.batch import InputSpec, as_array
 from lpot.core.errors import CalibrationError, DataError
 
 FEWEST = 2  # tokens of a window: one to read and one to predict
+IGNORED = -100  # a label that no metric asks for
 IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 TOKENIZER = "tokenizer.json"
 
@@ -23,8 +24,16 @@ class TokenWindows:
     The model's inputs are told later (`bind`): a mask of ones and an empty cache go with them.
     """
 
-    def __init__(self, ids: np.ndarray, batch_size: int = 1) -> None:
+    def __init__(
+        self,
+        ids: np.ndarray,
+        batch_size: int = 1,
+        words: np.ndarray | None = None,
+        labels: np.ndarray | None = None,
+    ) -> None:
         self.ids = ids
+        self.words = words  # of each token, the number of its word; None where that is not known
+        self.labels = ids if labels is None else labels
         self.batch_size = batch_size
         self.specs: tuple[InputSpec, ...] = ()
 
@@ -33,7 +42,19 @@ class TokenWindows:
         return self
 
     def part(self, windows: slice) -> TokenWindows:
-        return TokenWindows(self.ids[windows], self.batch_size).bind(self.specs)
+        words = None if self.words is None else self.words[windows]
+        found = TokenWindows(self.ids[windows], self.batch_size, words, self.labels[windows])
+        return found.bind(self.specs)
+
+    def asking_last_words(self) -> TokenWindows:
+        """The same, with labels for the last whole word of each window alone."""
+        if self.words is None:
+            raise DataError("last_word needs text, not arrays of tokens: words can't be told there")
+        last = self.words.max(axis=1, keepdims=True) - 1  # the last one may be cut off
+        labels = np.where(self.words == last, self.ids, IGNORED)
+        labels[:, 0] = IGNORED
+        whole = (labels != IGNORED).any(axis=1)
+        return TokenWindows(self.ids[whole], self.batch_size, self.words[whole], labels[whole])
 
     def __len__(self) -> int:
         return -(-len(self.ids) // self.batch_size)
@@ -41,7 +62,7 @@ class TokenWindows:
     def __iter__(self) -> Iterator[tuple[dict[str, np.ndarray], np.ndarray]]:
         for start in range(0, len(self.ids), self.batch_size):
             part = self.ids[start : start + self.batch_size]
-            yield feeds(self.specs, part), part
+            yield feeds(self.specs, part), self.labels[start : start + self.batch_size]
 
 
 def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[str, np.ndarray]:
@@ -79,11 +100,11 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
     if isinstance(source, TokenWindows):
         return source
     if isinstance(source, Path) or (isinstance(source, str) and _is_file(source)):
-        return cut(tokens_of(_read(Path(source)), folder), length, what)
+        return cut(*tokens_of(_read(Path(source)), folder), length, what)
     if isinstance(source, str):
-        return cut(tokens_of(source, folder), length, what)
+        return cut(*tokens_of(source, folder), length, what)
     if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
-        return cut(tokens_of("\n\n".join(source), folder), length, what)
+        return cut(*tokens_of("\n\n".join(source), folder), length, what)
     if isinstance(source, np.ndarray) or (hasattr(source, "detach") and hasattr(source, "shape")):
         array = as_array(source)
         if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
@@ -91,11 +112,11 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
                 f"{what} is an array of {array.dtype} with {array.ndim} axes: expected tokens, "
                 "whole numbers of the shape (tokens) or (windows, tokens)"
             )
-        return cut(array, length, what) if array.ndim == 1 else TokenWindows(array)
+        return cut(array, None, length, what) if array.ndim == 1 else TokenWindows(array)
     return None
 
 
-def cut(ids: np.ndarray, length: int, what: str) -> TokenWindows:
+def cut(ids: np.ndarray, words: np.ndarray | None, length: int, what: str) -> TokenWindows:
     """Windows of `length` tokens; a text shorter than one is told."""
     if len(ids) < length:
         raise CalibrationError(
@@ -103,13 +124,18 @@ def cut(ids: np.ndarray, length: int, what: str) -> TokenWindows:
             "set quantization.weight_only.prompt_length lower"
         )
     count = len(ids) // length
-    return TokenWindows(ids[: count * length].reshape(count, length))
+    parts = [
+        None if a is None else a[: count * length].reshape(count, length) for a in (ids, words)
+    ]
+    assert parts[0] is not None
+    return TokenWindows(parts[0], words=parts[1])
 
 
-def tokens_of(text: str, folder: Path | None) -> np.ndarray:
-    """The text's tokens, without special ones."""
-    tokenizer = tokenizer_in(folder)
-    return np.asarray(tokenizer.encode(text, add_special_tokens=False).ids, np.int64)
+def tokens_of(text: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
+    """The text's tokens, without special ones, and the number of each one's word."""
+    found = tokenizer_in(folder).encode(text, add_special_tokens=False)
+    words = np.asarray([-1 if word is None else word for word in found.word_ids], np.int64)
+    return np.asarray(found.ids, np.int64), words
 
 
 def tokenizer_in(folder: Path | None) -> Any:
