@@ -15,6 +15,7 @@ from lpot.core import framework
 from lpot.core.backend import Approach, Backend
 from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, did_you_mean
 from lpot.core.framework import ALIASES, GROUP
+from lpot.core.model import Model
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,8 @@ def named_in(card: Mapping[str, Any]) -> str | None:
 
 def detect(source: Any) -> str:
     """The framework of a model, from its class or file name; nothing is imported to find out."""
+    if isinstance(source, Model):
+        return source.framework
     if isinstance(source, str | Path):
         return _detect_path(Path(source))
     if isinstance(source, tuple) and source:  # MXNet's (symbol, arg_params, aux_params)

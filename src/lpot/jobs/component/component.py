@@ -9,7 +9,7 @@ from lpot.core.errors import ConfigError
 from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.pruner import WeightPruner
 from lpot.jobs.component.quantizer import Quantizer
-from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.component.records import as_loader, as_native
 from lpot.jobs.compress.weights import PruneResult, WeightPruning
 from lpot.jobs.settings import Conf, read_config
 
@@ -33,7 +33,7 @@ class Component(Hooked):
             raise ConfigError(
                 "nothing to do: override `execute`, or set `train_func`, a function of the model"
             )
-        return self.train_func(as_model(self.model))
+        return self.train_func(as_native(self.model))
 
     def post_process(self) -> None:
         """After the work."""

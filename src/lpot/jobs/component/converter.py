@@ -12,7 +12,7 @@ from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError
 from lpot.core.result import Result
 from lpot.jobs.component.quantizer import Quantizer
-from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.component.records import as_loader, as_native
 
 
 @runtime_checkable
@@ -45,7 +45,7 @@ class Converter(Quantizer):
                 f"given {self.source!r} to {self.destination!r}, expected 'QAT' to 'default'",
                 "source",
             )
-        native = as_model(model)
+        native = as_native(model)
         backend = get_backend(self._backend or self.config.model.framework or detect(native))
         if not isinstance(backend, Converts):
             raise ConfigError(

@@ -13,7 +13,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.component.hooks import Hooked
-from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.component.records import as_loader, as_native
 from lpot.jobs.compress.weights import training_data
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
@@ -47,10 +47,10 @@ class Distiller(Hooked):
     ) -> Model:
         if student is None or (teacher is None and loop is None):
             raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
-        native = as_model(student)
+        native = as_native(student)
         backend = get_backend(self.config.model.framework or detect(native))
         if loop is None:
-            loop = self._loop_of_yaml(backend, as_model(teacher), train)
+            loop = self._loop_of_yaml(backend, as_native(teacher), train)
         with heard_by(self.listener):
             self.listener.phase("distilling")
             raised = guarded(lambda: loop(native))
@@ -66,7 +66,7 @@ class Distiller(Hooked):
         if evaluator is not None:
             self.accuracy = evaluator(made).accuracy
             if teacher is not None:
-                self.teacher_accuracy = evaluator(backend.load(as_model(teacher))).accuracy
+                self.teacher_accuracy = evaluator(backend.load(as_native(teacher))).accuracy
                 self.met = goal_of(self.config).is_met(self.accuracy, self.teacher_accuracy)
                 made.met = self.met
         self.listener.close()

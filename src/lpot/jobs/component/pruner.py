@@ -9,7 +9,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.jobs.component.hooks import Hooked
-from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.component.records import as_loader, as_model, as_native
 from lpot.jobs.compress.weights import PruneResult, WeightPruning
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.quantize import Request, quantize
@@ -45,7 +45,7 @@ class WeightPruner(Hooked):
             else:
                 self._run = WeightPruning(
                     config=self.config,
-                    native=as_model(model),
+                    native=as_native(model),
                     loop=loop,
                     train=as_loader(train),
                     eval_func=eval_func,

@@ -82,6 +82,11 @@ def as_loader(given: Any) -> Any:
 
 
 def as_model(given: Any) -> Any:
-    """What a record or a handle holds; anything else as it is."""
-    inner = given.root if isinstance(given, Model) else given
+    """What a record holds; anything else as it is."""
+    return given.root if isinstance(given, Model) else given
+
+
+def as_native(given: Any) -> Any:
+    """The framework's own object, of a record or a handle: what a training loop works on."""
+    inner = as_model(given)
     return inner.native if isinstance(inner, Handle) else inner
