@@ -12,14 +12,14 @@ from lpot.core.space import TuningSpace
 from lpot.core.trial import Trial
 
 Answer = TypeVar("Answer")
-Harm = Mapping[OpKey, float]  # larger is worse
+Sensitivity = Mapping[OpKey, float]  # larger is worse
 
 # A part of a strategy, to be used by `answer = yield from part(…)`.
 Steps = Generator[Sequence[Recipe], Sequence[Trial], Answer]
 Proposals = Steps[None]
 
 
-def _unknown(recipe: Recipe) -> Harm:
+def _unknown(recipe: Recipe) -> Sensitivity:
     return {}
 
 
@@ -48,10 +48,10 @@ class StrategyContext:
     goal: Goal = field(default_factory=lambda: Goal(relative=0.01))
     baseline: float = 0.0
     latency: float | None = None  # seconds a batch in FP32, where that was measured
-    ranking: Callable[[], Harm] = dict  # harm by op, each alone in low precision
+    ranking: Callable[[], Sensitivity] = dict  # sensitivity by op, each alone in low precision
     options: Mapping[str, Any] = field(default_factory=dict)  # the rest of tuning.strategy
-    rest: Callable[[Recipe], Harm] = _unknown  # harm that stays when one more op of it goes back
-    curvature: Callable[[], Harm] = dict  # second derivatives of the loss, times the error made
+    rest: Callable[[Recipe], Sensitivity] = _unknown  # what remains with one more op in float
+    curvature: Callable[[], Sensitivity] = dict  # second derivatives of the loss, times the error
     gains: Callable[[], Mapping[OpKey, float]] = dict  # time an op saves in low precision
     objectives: Objectives = field(default_factory=Objectives)
     tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known

@@ -14,7 +14,7 @@ from lpot.strategy.improve import improve, is_timed
 from lpot.strategy.order import able, fallback_order, is_fp32, weight
 from lpot.strategy.regain import returned
 
-LEAST_HARM = 1e-12  # so that a gain can be divided by it
+LEAST_ERROR = 1e-12  # so that a gain can be divided by it
 
 
 def most(space: TuningSpace, budget: bool) -> int | None:
@@ -24,12 +24,12 @@ def most(space: TuningSpace, budget: bool) -> int | None:
 
 @policy(settles=True, most=most)
 def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """The fewest ops in float; then ops return in the order of time gained per harm done.
+    """The fewest ops in float; then ops return in the order of time gained per error made.
 
     Without a budget of time it spends no more evaluations than `basic` may: what that leaves of its
-    bound goes into returning ops whose harm is below what has missed the bar. With a budget it goes
+    bound goes into returning ops less sensitive than what has missed the bar. With a budget it goes
     on (`improve`), then those that do not pay go back; for accuracy, other ranges are tried, and
-    the most harmful ops in float. A model that is no faster than FP32 has its ops that do not pay
+    the most sensitive ops in float. A model that is no faster than FP32 has its ops that do not pay
     put back in any case.
     """
     for_accuracy = context.objectives.words == ("accuracy",)
@@ -59,12 +59,12 @@ def _is_slow(context: StrategyContext, best: Trial) -> bool:
 
 
 def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
-    """The ops that may return, those with most time gained per harm first."""
-    harm = context.ranking()
+    """The ops that may return, those with most time gained per error first."""
+    sensitivity = context.ranking()
     candidates = [
         key
         for key in found.back
-        if key not in found.needed and weight(harm, key) < found.unbearable
+        if key not in found.needed and weight(sensitivity, key) < found.unbearable
     ]
     if not candidates:
         return []
@@ -72,7 +72,7 @@ def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
     known = max(gains.values(), default=1.0)
     return sorted(
         candidates,
-        key=lambda key: -gains.get(key, known) / max(weight(harm, key), LEAST_HARM),
+        key=lambda key: -gains.get(key, known) / max(weight(sensitivity, key), LEAST_ERROR),
     )
 
 
@@ -103,7 +103,7 @@ def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> 
 
 
 def _nearer_to_fp32(space: TuningSpace, context: StrategyContext, recipe: Recipe) -> Steps[None]:
-    """Each other algorithm for the ranges; then the most harmful ops in float, twice as many each
+    """Each other algorithm for the ranges; then the most sensitive ops in float, twice as many each
     time, up to half of those that are in low precision."""
     algorithms = dict.fromkeys(
         option.activation.algorithm

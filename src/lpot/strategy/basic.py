@@ -1,4 +1,4 @@
-"""Everything INT8 first; then the fewest of the most harmful ops back to float."""
+"""Everything INT8 first; then the fewest of the most sensitive ops back to float."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lpot.strategy.fewest import fewest_float
 
 @policy(most=most)
 def basic(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """Bisect the ranking by harm: about log2(ops) evaluations instead of one per op.
+    """Bisect the ranking by sensitivity: about log2(ops) evaluations instead of one per op.
 
     With time to spend it goes on, as `auto` does, to the best model by the objective.
     """

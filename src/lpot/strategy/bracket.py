@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 
 # Output noise, as a share of the output's power, that nets usually bear within one per cent.
 BEARABLE = 0.01
-# Harm that can't be measured (NaN, infinite outputs) counts as this much noise.
+# Sensitivity that can't be measured (NaN, infinite outputs) counts as this much noise.
 WORST = 1e6
 STEEPNESS = 2.0  # how sharply, in log noise, passing follows failing
 DOUBT = 0.1  # share of the likelihood that is spread evenly: a ranking may be wrong
@@ -28,15 +28,16 @@ def steps_for(answers: int) -> int:
 class Bracket:
     """The answers 1 … n that are still possible, and the steps left to find the right one.
 
-    `harm` is that of the ops in their order; the answer k leaves those from k on in low precision.
+    `sensitivity` is that of the ops in their order; the answer k leaves those from k on in low
+    precision.
 
     >>> bracket = Bracket([0.9, 1e-5, 1e-5, 1e-5], steps=2)
     >>> bracket.cut(threshold=0.01)
     1
     """
 
-    def __init__(self, harm: Sequence[float], steps: int) -> None:
-        finite = [min(max(value, 0.0), WORST) for value in harm]
+    def __init__(self, sensitivity: Sequence[float], steps: int) -> None:
+        finite = [min(max(value, 0.0), WORST) for value in sensitivity]
         self.low, self.high = 1, len(finite)
         self.steps = steps
         self.holds = False  # an answer that holds the bar was seen

@@ -31,9 +31,9 @@ def conservative(space: TuningSpace, context: StrategyContext) -> Proposals:
 def _harmless(
     space: TuningSpace, context: StrategyContext, kept: Recipe, keys: list[OpKey]
 ) -> Steps[Recipe]:
-    """The longest beginning of the ops, the least harmful first, with which the bar holds."""
-    harm = context.ranking()
-    order = sorted(keys, key=lambda key: weight(harm, key))
+    """The longest beginning of the ops, the least sensitive first, with which the bar holds."""
+    sensitivity = context.ranking()
+    order = sorted(keys, key=lambda key: weight(sensitivity, key))
     low, high, found = 0, len(order) - 1, kept
     while low < high:
         middle = (low + high + 1) // 2

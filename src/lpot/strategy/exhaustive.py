@@ -25,7 +25,7 @@ def most(space: TuningSpace, budget: bool) -> int:
 def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
     """What `basic` tries; then by the number of ops that leave their most wanted config.
 
-    None, one, two …, the most harmful ops first, and float before other ranges. Never a repeat.
+    None, one, two …, the most sensitive ops first, and float before other ranges. Never a repeat.
     """
     begun = yield from ranked_first(space, context)
     seen = {trial.recipe.digest for trial in begun}
@@ -38,9 +38,9 @@ def exhaustive(space: TuningSpace, context: StrategyContext) -> Proposals:
 
 
 def _all(space: TuningSpace, context: StrategyContext) -> Iterator[Recipe]:
-    base, harm = space.default(), context.ranking()
+    base, sensitivity = space.default(), context.ranking()
     leaders = [key for key in space.choices if key not in space.followers]
-    leaders.sort(key=lambda key: -weight(harm, key))
+    leaders.sort(key=lambda key: -weight(sensitivity, key))
     others = {
         key: sorted(space.choices[key][1:], key=lambda option: not option.is_float)
         for key in leaders

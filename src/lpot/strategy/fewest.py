@@ -45,7 +45,7 @@ def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
 def fewest_float(
     space: TuningSpace, context: StrategyContext, second_look: bool = True
 ) -> Steps[Found]:
-    """Everything low; then the shortest prefix of the ops by harm that holds the bar.
+    """Everything low; then the shortest prefix of the ops by sensitivity that holds the bar.
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
     assumption that more float never hurts. Side by side, several prefixes are tried a round, which
@@ -57,10 +57,10 @@ def fewest_float(
     if first.met:
         return Found(first.recipe, best=first, steps=steps_for(len(able(space))))
     trials = [first]
-    harm = context.ranking()
-    order = fallback_order(space, harm)
+    sensitivity = context.ranking()
+    order = fallback_order(space, sensitivity)
     answers = _answers(space, order)
-    bracket = Bracket([weight(harm, key) for key in order], steps_for(answers))
+    bracket = Bracket([weight(sensitivity, key) for key in order], steps_for(answers))
     best = None
     unbearable = bracket.noise[0]
     threshold = _threshold(bracket, 0, first, context)

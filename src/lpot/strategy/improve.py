@@ -29,8 +29,8 @@ def improve(space: TuningSpace, context: StrategyContext, found: Found) -> Steps
     keys = able(space)
     if not keys:
         return found.best
-    harm = context.ranking()
-    belief = Belief([weight(harm, key) for key in keys], context.seed)
+    sensitivity = context.ranking()
+    belief = Belief([weight(sensitivity, key) for key in keys], context.seed)
     worth = _worth(keys, context.gains() if is_timed(context) else {})
     known: set[bytes] = set()
     for trial in found.trials:

@@ -1,4 +1,4 @@
-"""16-bit floating point first; then the fewest of the most harmful ops back to FP32."""
+"""16-bit floating point first; then the fewest of the most sensitive ops back to FP32."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Ops back to float one after the other, the most harmful first, until the bar holds."""
+"""Ops back to float one after the other, the most sensitive first, until the bar holds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Harm, Proposals, StrategyContext, policy
+from lpot.core.strategy import Proposals, Sensitivity, StrategyContext, policy
 from lpot.strategy.fewest import default_first
 from lpot.strategy.order import able, fallback_order, is_fp32
 
@@ -21,7 +21,7 @@ def mse(space: TuningSpace, context: StrategyContext) -> Proposals:
 
 
 def cumulative(
-    space: TuningSpace, context: StrategyContext, ranking: Callable[[], Harm]
+    space: TuningSpace, context: StrategyContext, ranking: Callable[[], Sensitivity]
 ) -> Proposals:
     """Everything low first, then one op more back each time; `ranking` is asked only if needed.
 

@@ -19,7 +19,7 @@ def most(space: TuningSpace, budget: bool) -> int:
 def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
     """One op a trial goes back, the one whose return leaves the outputs nearest to FP32.
 
-    When the bar holds, every op that is not needed returns to INT8, the least harmful first.
+    When the bar holds, every op that is not needed returns to INT8, the least sensitive first.
     """
     trial = yield from default_first(space, context)
     start = trial.recipe
@@ -34,7 +34,7 @@ def mse_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
             return
         (trial,) = yield [recipe]
     if trial.met:
-        # Those that went back last did the least harm; the very last one is known to be needed.
+        # Those kept in float last are the least sensitive; the very last is known to be needed.
         yield from return_singly(start, trial, back[-2::-1])
 
 

@@ -6,12 +6,12 @@ import math
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Harm
+from lpot.core.strategy import Sensitivity
 
 
-def fallback_order(space: TuningSpace, harm: Harm) -> list[OpKey]:
-    """Ops that may go back to float, the most harmful first; unranked ones last, in model order."""
-    return sorted(able(space), key=lambda key: -weight(harm, key))
+def fallback_order(space: TuningSpace, sensitivity: Sensitivity) -> list[OpKey]:
+    """Ops that may be kept in float, the most sensitive first; unranked ones last, in order."""
+    return sorted(able(space), key=lambda key: -weight(sensitivity, key))
 
 
 def able(space: TuningSpace) -> list[OpKey]:
@@ -29,7 +29,7 @@ def is_fp32(space: TuningSpace, recipe: Recipe) -> bool:
     return all(recipe.ops[key].precision == "fp32" for key in leaders)
 
 
-def weight(harm: Harm, key: OpKey) -> float:
-    """The harm of an op as a number that can be compared: what can't be told is the worst."""
-    value = harm.get(key, 0.0)
+def weight(sensitivity: Sensitivity, key: OpKey) -> float:
+    """The sensitivity of an op as a number that can be compared: what is unknown is the worst."""
+    value = sensitivity.get(key, 0.0)
     return math.inf if math.isnan(value) else value

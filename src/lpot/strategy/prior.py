@@ -32,9 +32,9 @@ def ranked_first(space: TuningSpace, context: StrategyContext) -> Steps[list[Tri
 
 
 def float_chances(space: TuningSpace, context: StrategyContext) -> Chances:
-    """How likely a draw puts each op in float: the more harm it does, the more; or nothing."""
-    harm = context.ranking()
-    order = fallback_order(space, harm) if harm else []
+    """How likely a draw puts each op in float: the more sensitive it is, the more; or nothing."""
+    sensitivity = context.ranking()
+    order = fallback_order(space, sensitivity) if sensitivity else []
     return {key: 1.0 - (place + 0.5) / len(order) for place, key in enumerate(order)}
 
 

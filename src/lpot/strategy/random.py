@@ -18,7 +18,7 @@ from lpot.strategy.prior import draw_config, float_chances, ranked_first
 def random(space: TuningSpace, context: StrategyContext) -> Proposals:
     """What `basic` tries, then draws without repetition until the space is used up.
 
-    The more harm an op does, the likelier it is drawn in float.
+    The more sensitive an op is, the likelier it is drawn in float.
     """
     begun = yield from ranked_first(space, context)
     seen = {trial.recipe.digest for trial in begun}

@@ -1,4 +1,4 @@
-"""How far a model's outputs are from FP32's: the measure of harm that needs no labels."""
+"""How far a model's outputs are from FP32's: the measure of error that needs no labels."""
 
 from __future__ import annotations
 
