@@ -48,11 +48,23 @@ def make(name: str) -> tuple[nn.Module, Callable[[], Any]]:
         return torch_packages.alive(maker()), data
     if home == "transformers":
         entry = torch_transformers.ENTRIES[rest]
-        return entry.make(), entry.data
+        return settled(entry.make(), entry.data), entry.data
     if home == "timm":
         side = torch_packages.TIMM[rest]
         return torch_packages.make_timm(rest), lambda: torch.randn(2, 3, side, side)
     return torch_packages.make_torchvision(rest), _pictures(rest)
+
+
+def settled(module: nn.Module, draw: Callable[[], Any]) -> nn.Module:
+    """Batch norms that have seen data: a deep net of fresh ones gives nothing but zeros."""
+    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
+    for norm in norms:
+        norm.momentum = None  # all batches count alike
+    module.train(bool(norms))
+    with torch.no_grad():
+        for _ in range(2 if norms else 0):
+            module(**draw())
+    return module.eval()
 
 
 def _pictures(name: str) -> Callable[[], Any]:
