@@ -24,7 +24,7 @@ from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
 
 BACKEND = TensorflowBackend()
-SEEDS = 24
+SEEDS, MANY = 24, 200  # the rest are slow
 
 
 def built(graph_def: GraphDef, outputs: tuple[str, ...]) -> TensorflowModel:
@@ -151,7 +151,9 @@ def random_graph(seed: int) -> tuple[GraphDef, tuple[str, ...]]:
     return graph_of(build, seed), tuple(outputs)
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS), *(pytest.param(n, marks=pytest.mark.slow) for n in range(SEEDS, MANY))]
+)
 def test_random_graphs_equal_the_step_by_step_reference(seed: int) -> None:
     low = built(*random_graph(seed))
     truth = step_by_step(low)
