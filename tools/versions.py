@@ -30,7 +30,7 @@ CORE = ("tests/core", "tests/config", "tests/strategy", "tests/test_import.py")
 OF = {
     "onnx": ("tests/backends/onnx/test_conformance.py", "tests/demo"),
     "pytorch": ("tests/backends/torch/test_torch_conformance.py",),
-    "tensorflow": ("tests/backends/tensorflow/test_tf_conformance.py",),
+    "tensorflow": ("tests/backends/tensorflow/test_conformance.py",),
 }
 NAMED = ("numpy", "onnx", "onnxruntime", "torch", "transformers", "safetensors", "tensorflow-cpu")
 
@@ -147,7 +147,11 @@ def main() -> int:
         print(rows[environment.name], flush=True)
         write_page({environment.name: rows[environment.name]})
     return (
-        1 if any(re.search("failed|error|nothing was run", line) for line in rows.values()) else 0
+        1
+        if any(
+            re.search("failed|error|nothing was run|no tests ran", line) for line in rows.values()
+        )
+        else 0
     )
 
 

@@ -15,6 +15,7 @@ from lpot.backends.torch import abilities
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates
 from lpot.backends.torch.kinds import SPECS
 from lpot.backends.torch.weights import Weights, quantize_tensor
+from lpot.core.cpu import this_cpu
 from lpot.core.errors import UnsupportedOp
 from lpot.core.recipe import TensorConfig
 
@@ -192,9 +193,8 @@ def test_the_reference_never_saturates() -> None:
 
 def test_the_probe_and_the_cpu_s_features_agree() -> None:
     """AVX-512 VNNI has exact products of 8 bits; AVX2 alone saturates."""
-    features = torch.cpu.get_capabilities()
-    exact, mixed = features.get("avx512_vnni", False), features.get("avx_vnni", False)
-    if features.get("avx2") and not (mixed and not exact):  # oneDNN alone knows AVX-VNNI
+    exact, mixed = this_cpu().has("avx512_vnni"), this_cpu().has("avx_vnni")
+    if this_cpu().has("avx2") and not (mixed and not exact):  # oneDNN alone knows AVX-VNNI
         assert abilities.saturates() == (not exact)
 
 

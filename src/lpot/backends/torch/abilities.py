@@ -12,6 +12,7 @@ from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates
 from lpot.backends.torch.kinds import OpSpec
 from lpot.backends.torch.weights import Weights
 from lpot.core.backend import Approach, Target
+from lpot.core.cpu import this_cpu
 from lpot.core.overflow import TOLERANCE
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
 
@@ -40,8 +41,7 @@ def has_bf16(target: Target = "this") -> bool:
     """Does the CPU multiply bf16 in hardware? Elsewhere it is emulated and slower than FP32."""
     if target != "this":
         return target == "amx"
-    features = torch.cpu.get_capabilities()
-    return bool(features.get("amx_bf16") or features.get("avx512_bf16"))
+    return this_cpu().has("amx_bf16", "avx512_bf16")
 
 
 @functools.cache
