@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 MXNET := .venv-mxnet
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 SOURCES := src tests benchmarks tools examples
-TYPED := src/lpot/core src/lpot/config src/lpot/strategy src/lpot/metric src/lpot/data src/lpot/testing src/lpot/report src/lpot/jobs src/lpot/cli src/lpot/backends/onnx
+TYPED := src/lpot
 
 MXNET_TESTS := tests/backends/mxnet tests/backends/test_remote.py tests/core tests/strategy tests/config
 # MXNet is retired upstream: it needs an environment of its own, with numpy below 1.24, which no

@@ -47,7 +47,7 @@ class Shape:
         )
 
 
-class Skip(nn.Module):
+class Skip(nn.Module):  # type: ignore[misc]
     """Stands where a block of layers was: hands on what came in, as the block did."""
 
     def __init__(self, wraps: bool = False) -> None:
@@ -115,7 +115,7 @@ def is_exact(root: nn.Module, group: Group, inputs: Inputs) -> bool:
 
 def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
     if one.shape != other.shape or not one.is_floating_point():
-        return one.shape == other.shape and torch.equal(one, other)
+        return bool(one.shape == other.shape and torch.equal(one, other))
     scale = float(other.abs().max()) or 1.0
     return float((one - other).abs().max()) <= CLOSE * scale
 

@@ -59,7 +59,7 @@ def _step(student: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tens
             f"the distillation's loss became {loss.item()}: lower the learning rate"
         )
     optimizer.zero_grad()
-    loss.backward()  # type: ignore[no-untyped-call]
+    loss.backward()
     nn.utils.clip_grad_norm_(student.parameters(), CLIP)
     optimizer.step()
 

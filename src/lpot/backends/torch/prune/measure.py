@@ -93,7 +93,7 @@ def importance(
         positional, named = arguments(twin, inputs)
         for _ in range(PROBES):
             twin.zero_grad(set_to_none=True)
-            _direction(twin(*positional, **named), draw).backward()  # type: ignore[no-untyped-call]
+            _direction(twin(*positional, **named), draw).backward()
             for group in groups:
                 total[group.name] += _gates(group, known) ** 2
     return total

@@ -22,7 +22,7 @@ from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, group_of
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[misc]
     """Hands each op to its rule."""
 
     def __init__(self, flow: Flow) -> None:

@@ -181,7 +181,7 @@ def _lane_in(flow: Flow, side: Any, rank: int) -> Lane | None:
 
 def _broadcasts(side: torch.Tensor, axis: int, rank: int) -> bool:
     here = axis - (rank - side.dim())
-    return here < 0 or side.shape[here] == 1
+    return here < 0 or bool(side.shape[here] == 1)
 
 
 def _cat(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
