@@ -198,6 +198,20 @@ def test_a_store_that_goes_away_leaves_the_best_here(
     assert sum(trial.recalled for trial in again.trials) >= 2
 
 
+def test_an_output_is_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    torn = scoring.net()
+    with pytest.raises(ConfigError, match="the URL as the workspace"):
+        cases.tune(torn.model, torn.batches[:-1], scoring.score, output="s3://models/net.onnx")
+    assert not (tmp_path / "s3:").exists()
+
+
+def test_a_dry_run_and_processes_at_a_url() -> None:
+    cases.run("memory://apart", scoring.score, {"name": "process", "workers": 2})
+    assert len(get_tuning_history("memory://apart")) == cases.MOST
+    assert load("memory://apart").recipe is not None
+
+
 def test_a_disk_needs_no_lease(tmp_path: Path) -> None:
     assert not is_url(f"file://{tmp_path}") and as_path(f"file://{tmp_path}") == tmp_path
     cases.run(f"file://{tmp_path}/run", scoring.score, "serial")

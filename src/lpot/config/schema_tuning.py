@@ -280,6 +280,12 @@ class RayOptions(Section):
         description="Labels that the node of a trial must have.",
         examples=[{"ray.io/node-group": "spot"}],
     )
+    timed_labels: Arguments = Field(
+        default=FrozenDict(),
+        description="Labels of the nodes with the target CPU. If given, models are timed there, "
+        "each with a node to itself, and accuracy is evaluated on the other nodes.",
+        examples=[{"cpu": "sapphire-rapids"}],
+    )
     runtime_env: Arguments = Field(
         default=FrozenDict(),
         description="Ray's runtime environment, such as `working_dir` and `pip`. If omitted, "
@@ -297,11 +303,10 @@ class RayOptions(Section):
         for key, value in self.resources.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise wrong(f"given {key}: {show(value)}, expected a number", key="resources")
-        for key, value in self.labels.items():
-            if not isinstance(value, str):
-                raise wrong(
-                    f"given {key}: {show(value)}, expected a text: put it in quotes", key="labels"
-                )
+        for where in ("labels", "timed_labels"):
+            for key, value in getattr(self, where).items():
+                if not isinstance(value, str):
+                    raise wrong(f"given {key}: {show(value)}, expected text in quotes", key=where)
         return self
 
 

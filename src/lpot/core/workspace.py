@@ -19,6 +19,7 @@ from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
 logger = logging.getLogger(__name__)
 
 ROOT = Path("lpot_workspace")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]+:/")  # a Path has lost one of the two slashes
 
 
 def default_folder(framework: str, name: str) -> Path:
@@ -123,6 +124,12 @@ class Workspace:
 
 def check_output(output: Path, source: Any) -> None:
     """Refuse now what could not be written at the end, and what is the FP32 model itself."""
+    if _URL.match(str(output)):
+        raise ConfigError(
+            f"given {output}, a URL: give a file here, and the URL as the workspace, which "
+            "keeps the best model as well",
+            "output",
+        )
     given = Path(source) if isinstance(source, str | os.PathLike) else None
     if given is not None and given.exists() and output.exists() and output.samefile(given):
         raise ConfigError(f"{output} is the FP32 model itself: name another file", "output")

@@ -101,7 +101,12 @@ class Relative:
 
 
 def pack(
-    job: Job, baseline: Score, alone: bool, memory: Any = None, elsewhere: bool = False
+    job: Job,
+    baseline: Score,
+    alone: bool,
+    memory: Any = None,
+    elsewhere: bool = False,
+    kind: type[Kit] = Kit,
 ) -> bytes:
     """The kit of a job. `alone`: one trial at a time, so that its time can be measured."""
     request = replace(
@@ -115,7 +120,7 @@ def pack(
         pool=Pool(),
     )
     observations = {size: seen for size in job.space.samples if (seen := job.observe(size))}
-    kit = Kit(
+    kit = kind(
         request=request,
         backend=job.framework_word,
         observations=observations,

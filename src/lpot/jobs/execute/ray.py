@@ -56,8 +56,8 @@ class RayExecutor:
         self._count = workers
         self._demand = demand or Demand()
         self._timeout = timeout
-        self._cluster = Cluster(address)
-        self._ray = self._cluster.ray
+        self.cluster = Cluster(address)
+        self._ray = self.cluster.ray
         self._kit: Any = None
         self._model = model  # as it was given: a path's files are sent to nodes that lack them
         self._parcel: Parcel | None = None
@@ -89,14 +89,18 @@ class RayExecutor:
             self._end(worker)
         self._workers = []
         self._kit, self._chunks = None, []
-        self._cluster.leave()
+        self.cluster.leave()
 
     # -- workers -----------------------------------------------------------------------------
+
+    def join(self) -> None:
+        """Done by the first trial, if not before."""
+        self.cluster.join()
 
     def _start(self) -> None:
         if self._kit is not None:
             return
-        self._cluster.join()
+        self.join()
         self._kit = self._ray.put(self._make_kit())  # held, or no worker could be started again
         self._kind = self._ray.remote(**self._demand.options())(BenchActor)
         self._parcel = Parcel.of(self._model)
@@ -196,7 +200,7 @@ class RayExecutor:
                 worker.ref = None  # the model is loaded
 
     def _lost(self, worker: Worker, orders: Orders, error: Exception) -> Iterator[Trial]:
-        if not self._cluster.is_there():
+        if not self.cluster.is_there():
             raise ClusterGone("the Ray cluster is gone") from error
         self._replace(worker)
         if worker.order is None:
@@ -221,7 +225,7 @@ class RayExecutor:
         assert worker.place is not None
         end = time.monotonic() + SOON
         while time.monotonic() < end:
-            if self._cluster.has_lost(worker.place.node):
+            if self.cluster.has_lost(worker.place.node):
                 return True
             time.sleep(POLL)
         return False
@@ -251,21 +255,30 @@ class RayExecutor:
 
     def _look_for_room(self, heard: bool) -> None:
         """Tell what is waited for; give up in time."""
-        if self._room.is_silent(heard) and not self._cluster.is_there():
+        if self._room.is_silent(heard) and not self.cluster.is_there():
             raise ClusterGone("the Ray cluster is gone")
         outside = sum(worker.place is None for worker in self._workers)
         waits = f"{outside} of {self._count} worker(s), each with {self._demand}, wait for room in "
         if outside and self._room.is_due(SOON):
-            self.note(f"{waits}the Ray cluster, which has {self._cluster.inventory()}")
+            self.note(f"{waits}the Ray cluster, which has {self.cluster.inventory()}")
         if outside < self._count:
             self._room.found()
-        elif self._room.is_over:
-            text = f"no room for a worker with {self._demand} within {self._demand.wait:g} s"
-            advice = "ask for less, or set `tuning.executor.ray.wait` where nodes start on demand"
-            told = f"{text}: the Ray cluster has {self._cluster.inventory()}; {advice}"
-            if self._room.was_found:
-                raise ClusterGone(told)
-            raise LpotError(f"executor: ray: {told}")
+        elif self._room.is_over(0.0) and self._room.is_over(self._busy_patience()):
+            raise self._no_room()
+
+    def _busy_patience(self) -> float:
+        """A node that is there may be busy, or slow to start processes: that takes longer."""
+        return START if self.cluster.could_place(self._demand) else 0.0
+
+    def _no_room(self) -> Exception:
+        told = (
+            f"no room for a worker with {self._demand}: the Ray cluster has "
+            f"{self.cluster.inventory()}; ask for less, or set `tuning.executor.ray.wait` where "
+            "nodes start on demand"
+        )
+        if self._room.was_found:
+            return ClusterGone(told)
+        return LpotError(f"executor: ray: {told}")
 
     def _unusable(self, error: Exception) -> LpotError:
         said = str(error).strip().splitlines()[-1]

@@ -135,6 +135,17 @@ class Cluster:
         """Is this node gone, with all that ran there?"""
         return all(found["NodeID"] != node for found in self._nodes())
 
+    def could_place(self, demand: Demand) -> bool:
+        """Would a node that is there have room, if nobody else used it?"""
+        return any(_fits(node, demand) for node in self._nodes())
+
+    def cpus_of(self, labels: Mapping[str, str]) -> float:
+        """The CPUs of a node with these labels; 1 as long as there is none."""
+        for node in self._nodes():
+            if labels.items() <= (node.get("Labels") or {}).items():
+                return float(node["Resources"].get("CPU", 1.0))
+        return 1.0
+
     def inventory(self) -> str:
         """What there is, for someone whose request was not met."""
         nodes = self._nodes()
@@ -157,6 +168,20 @@ def _node_text(node: Mapping[str, Any]) -> str:
     labels = node.get("Labels") or {}
     words += [f"label {k}={v}" for k, v in labels.items() if not k.startswith("ray.io/node-id")]
     return " + ".join(words)
+
+
+def _fits(node: Mapping[str, Any], demand: Demand) -> bool:
+    has, labels = node["Resources"], node.get("Labels") or {}
+    wanted = {"CPU": demand.num_cpus, "memory": float(demand.memory), **demand.resources}
+    enough = all(has.get(name, 0.0) >= count for name, count in wanted.items())
+    return enough and all(_agrees(labels.get(key), word) for key, word in demand.labels.items())
+
+
+def _agrees(label: str | None, wanted: str) -> bool:
+    """Ray knows `value`, `!value` and lists; lists are left to it."""
+    if "in(" in wanted:
+        return True
+    return label != wanted[1:] if wanted.startswith("!") else label == wanted
 
 
 def _answers(address: str) -> bool:

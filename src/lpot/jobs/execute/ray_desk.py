@@ -110,9 +110,9 @@ class Room:
     def found(self) -> None:
         self._since, self.was_found = time.monotonic(), True
 
-    @property
-    def is_over(self) -> bool:
-        return time.monotonic() - self._since > self._wait
+    def is_over(self, longer: float) -> bool:
+        """Is it time to give up? With `longer`, not before so many seconds."""
+        return time.monotonic() - self._since > max(self._wait, longer)
 
     def is_due(self, seconds: float) -> bool:
         """Once: is it time to tell?"""
