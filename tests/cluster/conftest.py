@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -17,11 +17,11 @@ class Nodes:
         from ray.cluster_utils import Cluster
 
         head = {"num_cpus": cpus, "include_dashboard": False, **self._common()}
-        self._cluster = Cluster(initialize_head=True, head_node_args=head)
+        self._cluster = _patiently(lambda: Cluster(initialize_head=True, head_node_args=head))
         self.address: str = self._cluster.address
 
     def add(self, cpus: int = 1, **more: Any) -> Any:
-        return self._cluster.add_node(num_cpus=cpus, **self._common(), **more)
+        return _patiently(lambda: self._cluster.add_node(num_cpus=cpus, **self._common(), **more))
 
     def kill(self, node: Any) -> None:
         self._cluster.remove_node(node, allow_graceful=False)
@@ -31,6 +31,17 @@ class Nodes:
 
     def _common(self) -> dict[str, Any]:
         return {"object_store_memory": STORE, "node_ip_address": "127.0.0.2"}
+
+
+def _patiently(start: Callable[[], Any]) -> Any:
+    """Ray gives a node 30 s to start, which a busy machine may not manage at once."""
+    for _ in range(2):
+        try:
+            return start()
+        except Exception as error:
+            if "timed out during startup" not in str(error):
+                raise
+    return start()
 
 
 @pytest.fixture

@@ -72,6 +72,7 @@ def test_calibration_and_fp32_are_shared_and_the_whole_is_resumed(here: Path) ->
     assert "4 of 6 tunings are done already" in more.stderr
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_or_crashes_costs_no_other(here: Path) -> None:
     parts = {"model": "net.onnx", "calib": "cluster.many_parts:calib"}
     models = [
@@ -90,6 +91,7 @@ def test_a_model_that_fails_or_crashes_costs_no_other(here: Path) -> None:
     assert again.exit_code == 2 and "3 of 6" in again.stderr
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_over_leaves_the_rest_for_the_next_time(here: Path) -> None:
     done, found = call(write(here, timeout=0.01, workers=1))
     assert done.exit_code == 3

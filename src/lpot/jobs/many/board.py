@@ -28,7 +28,11 @@ class Outcome:
 
     @property
     def is_final(self) -> bool:
-        return not self.error and not self.interrupted and self.result is not None
+        """A rerun leaves it alone; one whose time was over before the bar held goes on."""
+        if self.error or self.interrupted or self.result is None:
+            return False
+        cut_short = str(self.result.get("stopped", "")).startswith("timeout")
+        return self.result.get("met") is True or not cut_short
 
 
 class Board:
