@@ -221,3 +221,14 @@ def test_the_last_word_of_a_text_is_asked_for(tmp_path: Path) -> None:
     assert 0 <= result.accuracy <= 1 and result.goal.higher_is_better
     with pytest.raises(DataError, match="last_word needs text"):
         TokenWindows(np.zeros((2, 4), np.int64)).asking_last_words()
+
+
+def test_a_folder_is_written_as_onnx_once(tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    path = export_decoder(source, tmp_path / "out")
+    before = path.stat().st_mtime_ns
+    assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns == before
+    tiny("Qwen2").save_pretrained(source)
+    assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns > before

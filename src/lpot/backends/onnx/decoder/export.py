@@ -18,7 +18,8 @@ from lpot.backends.onnx.save import write
 from lpot.core.card import write_text
 from lpot.core.errors import UnsupportedModel
 
-MODEL = "model.onnx"
+MODEL, STAMP = "model.onnx", "source.json"
+VERSION = 1  # of the graphs written here: a newer one is written again
 # What lies beside a decoder and is of use without its weights.
 BESIDE = (
     "config.json",
@@ -44,8 +45,12 @@ def is_decoder(source: Any) -> bool:
 
 def export_decoder(source: Any, folder: Path) -> Path:
     """`folder/model.onnx` with its data beside it, the tokenizer, and genai's settings."""
+    stamp = _stamp(source)
+    if stamp and (folder / MODEL).is_file() and _read(folder / STAMP) == stamp:
+        return folder / MODEL  # an earlier run has written it
     config, tensors = _parts(source)
     shape = shape_of(config)
+    (folder / STAMP).unlink(missing_ok=True)
     graph = write_decoder(Weights(shape, tensors))
     folder.mkdir(parents=True, exist_ok=True)
     path = write(graph, folder / MODEL, limit=0)
@@ -55,7 +60,24 @@ def export_decoder(source: Any, folder: Path) -> Path:
         write_text(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
         _copy_known(config, folder)
     write_text(folder / "genai_config.json", json.dumps(genai_config(shape, config), indent=1))
+    write_text(folder / STAMP, stamp)
     return path
+
+
+def _stamp(source: Any) -> str:
+    """What tells a folder's files from others; empty for an object, which is written each time."""
+    if not isinstance(source, str | Path):
+        return ""
+    files = [*sorted(Path(source).glob("*.safetensors")), Path(source) / "config.json"]
+    facts = [(f.name, f.stat().st_size, f.stat().st_mtime_ns) for f in files if f.is_file()]
+    return json.dumps([str(Path(source).resolve()), VERSION, facts])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8")
+    except OSError:
+        return ""
 
 
 def copy_beside(source: Path, target: Path) -> None:

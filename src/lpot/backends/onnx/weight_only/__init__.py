@@ -32,6 +32,7 @@ from lpot.backends.onnx.weight_only.sensitivity import harms
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.backend import Approach, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.progress import tracked
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.space import Capability, OpInfo
 from lpot.core.strategy import Tradeoff
@@ -70,7 +71,7 @@ class WeightOnlyBackend(OnnxBackend):
     ) -> Capability:
         present = {node.name: node for node in model.folded.nodes}
         ops: dict[OpKey, OpInfo] = {}
-        for given in model.graph.nodes:
+        for given in tracked(model.graph.nodes):  # the first time, kernels are tried and timed
             if given.op_type in PLUMBING:
                 continue
             key, node = key_of(given), present.get(given.name)

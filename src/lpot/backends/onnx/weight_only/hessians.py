@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,9 +40,16 @@ class Seen:
 
 
 def gather(
-    graph: Graph, names: Sequence[str], widths: Sequence[int], batches: Sequence[Inputs]
+    graph: Graph,
+    names: Sequence[str],
+    widths: Sequence[int],
+    batches: Sequence[Inputs],
+    tick: Callable[[], None] = lambda: None,
 ) -> dict[str, Seen]:
-    """What each tensor looks like over all rows of the batches, reduced inside the graph."""
+    """What each tensor looks like over all rows of the batches, reduced inside the graph.
+
+    `tick` is called behind each batch.
+    """
     opened = session(_watching(graph, names, widths))
     specs = input_specs(graph)
     wanted = {value.name for value in opened.get_inputs()}
@@ -57,6 +64,7 @@ def gather(
             rows[at] += int(shape[0])
             steps[at] += (max(float(most), 0.0) - min(float(least), 0.0)) / 255 / len(batches)
         del found
+        tick()
     return {
         name: Seen(sums[at] / max(rows[at], 1.0), float(steps[at])) for at, name in enumerate(names)
     }

@@ -33,17 +33,20 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
     products = [node for node in nodes if node.op_type != "Gather" and batches]
     widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
     plan = list(chunks(list(widths.items())))
-    done = tracked(nodes)
+    steps = tracked(range(len(nodes) + len(plan) * len(batches)))
+
+    def tick() -> None:
+        next(steps, None)
+
     for node in tables:
+        tick()
         _round_one(graph, node, left[node.name], None, store)
-        next(done)
     for chunk in plan:
-        seen = gather(graph, chunk, [widths[name] for name in chunk], batches)
+        seen = gather(graph, chunk, [widths[name] for name in chunk], batches, tick)
         for node in products:
             if node.input[0] in seen:
+                tick()
                 _round_one(graph, node, left[node.name], seen[node.input[0]], store)
-                next(done)
-    next(done, None)
 
 
 def _round_one(
