@@ -24,6 +24,7 @@ from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.jobs.compress.asked import settings
 from lpot.jobs.compress.sensitivity import Plan, Workbench, cut_model, possible_cuts
+from lpot.jobs.compress.stoppable import Stoppable, Stopped
 from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
 from lpot.jobs.tune.job import Job
@@ -138,9 +139,14 @@ class Levels:
             if plan.gain < NEAR * ratio:
                 self.job.add_note(f"{word}: all cuts together save about {100 * plan.gain:.0f} %")
             self.job.listener.phase(f"training the model {word}")
-            variant = backend.distilled(
-                plan.model, self.job.model, self.loader, self.settings.distill
-            )
+            loader = Stoppable(self.loader, self.job.watch)
+            try:
+                variant = backend.distilled(
+                    plan.model, self.job.model, loader, self.settings.distill
+                )
+            except Stopped as stopped:
+                self.job.add_note(f"{word}: {stopped}; the next run starts it over")
+                return False
             words = plan.words
             variant.card = {"pruning": {"origin": self._origin, "cuts": words}}
             backend.save(variant, folder)
