@@ -289,3 +289,22 @@ def test_bf16_ops_are_offered_built_and_saved(tmp_path: Path) -> None:
     assert built.nbytes < 0.6 * model.nbytes
     again = BACKEND.restore(BACKEND.save(built, tmp_path / "bf16"), nets.Cnn())
     assert_same(outputs(built, batches), outputs(again, batches))
+
+
+class Masking(torch.nn.Module):
+    """Draws what it leaves out, as masked autoencoders do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = torch.nn.Linear(8, 8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc(x) * (torch.rand(x.shape[0], 1) > 0.5)
+
+
+def test_a_forward_that_draws_random_numbers_is_saved(tmp_path: Path) -> None:
+    model = BACKEND.load(Masking().eval())
+    batches = [(torch.randn(16, 8),) for _ in range(2)]
+    built = BACKEND.build(model, default(model), BACKEND.observe(model, batches, (0,))[0])
+    again = BACKEND.restore(built.save(tmp_path / "saved"), Masking())
+    assert again.is_quantized
