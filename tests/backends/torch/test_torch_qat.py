@@ -190,7 +190,7 @@ def test_a_loop_that_raises_keeps_its_cause(task: Task) -> None:
     def broken(model: nn.Module) -> None:
         raise KeyError("lr")
 
-    with pytest.raises(TrainingError, match="q_func raised KeyError: 'lr'") as caught:
+    with pytest.raises(TrainingError, match="train raised KeyError: 'lr'") as caught:
         tuned(task, "space", train=broken)
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -62,7 +62,7 @@ def test_ops_that_stay_are_told_with_their_reason(request_: Request) -> None:
     model = onnx_models.transformer()
     found = preflight(replace(request_, model=model, calib=onnx_models.feeds(model)))
     reasons = [check.text for check in found.checks if check.state == "note"]
-    assert any("Softmax stays in FP32" in reason for reason in reasons)
+    assert any("MatMul stays in FP32: both sides are activations" in text for text in reasons)
 
 
 @pytest.mark.parametrize(
