@@ -246,5 +246,5 @@ def _why(reason: str, config: OpConfig | None, follower: bool) -> str:
     if config is None:
         return "kept in FP32 by your rules"
     if config.is_float:
-        return "kept in FP32 to meet the bar"
+        return "kept in FP32 by the search"
     return "its neighbours are not INT8" if follower else "no gain on its own"

@@ -94,5 +94,5 @@ def _about_speed(report: Report) -> list[str]:
     kept = len(result["fp32_ops"])
     if result["met"] and able and kept > NEARLY * able:
         stay = "op stays" if kept == 1 else "ops stay"
-        return [f"{kept} {stay} in FP32 to hold the bar: a longer search (timeout) may need fewer."]
+        return [f"{kept} {stay} in FP32: a longer search (timeout) may need fewer."]
     return []
