@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import onnx
 import pytest
 
 pytest.importorskip("onnxruntime")
 
 from zoo import onnx_generated, onnx_odd, onnx_packages
-from zoo.onnx_attempt import Row, attempt, tune_here
+from zoo.onnx_child import Row, Task, attempts, tune_here
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "zoo_onnx.md"
 SHARE = 0.97
@@ -25,14 +25,14 @@ NOTHING = {"double"}  # to quantize in them
 
 
 def tried(models: Mapping[str, onnx.ModelProto], folder: Path, maker: object) -> list[Row]:
-    rows = []
+    tasks = []
     folder.mkdir(exist_ok=True)
     for index, (name, model) in enumerate(models.items()):
         path = folder / f"{index}.onnx"
         onnx.save(model, str(path))
         data = maker.feeds(model)  # type: ignore[attr-defined]
-        rows.append(attempt(name, path, data, folder / str(index)))
-    return rows
+        tasks.append(Task.of(name, path, data, folder / str(index)))
+    return attempts(tasks)
 
 
 def judge(rows: Iterable[Row]) -> None:
@@ -63,13 +63,14 @@ def test_models_that_packages_ship(tmp_path: Path) -> None:
     models = onnx_packages.packaged(tmp_path / "unpacked")
     if not models:
         pytest.skip(f"no package with models is at hand: {onnx_packages.HELP}")
-    rows, untried = [], []
+    tasks, untried = [], []
     for index, (name, path) in enumerate(models.items()):
         data = onnx_packages.feeds(path)
         if data:
-            rows.append(attempt(name, path, data, tmp_path / str(index)))
+            tasks.append(Task.of(name, path, data, tmp_path / str(index)))
         else:
             untried.append(name)
+    rows = attempts(tasks)
     lines = _table(rows)
     if untried:
         lines += ["", f"Not tried, for no made-up input fits: {', '.join(untried)}."]
@@ -98,21 +99,28 @@ def test_odd_models(name: str, tmp_path: Path) -> None:
         assert row.int8 > 0, row
 
 
-def test_a_crash_of_the_child_is_told(tmp_path: Path) -> None:
+def test_a_crash_of_the_child_costs_one_row(tmp_path: Path) -> None:
     damaged = tmp_path / "damaged.onnx"
     damaged.write_bytes(b"no model at all, but long enough")
-    row = attempt("damaged", damaged, [{"x": np.ones(1, np.float32)}], tmp_path)
-    assert row.good and row.word.startswith("refused: ")
-    row = attempt("missing feeds", tmp_path, [], tmp_path / "other")
-    assert row.good is False or row.word.startswith("refused")
+    model = onnx_odd.ODD["lstm"]()
+    onnx.save(model, str(tmp_path / "good.onnx"))
+    data = onnx_odd.feeds(model)
+    tasks = [
+        Task.of("damaged", damaged, data, tmp_path / "0"),
+        replace(Task.of("no feeds", damaged, data, tmp_path / "1"), feeds=tmp_path / "nowhere"),
+        Task.of("good", tmp_path / "good.onnx", data, tmp_path / "2"),
+    ]
+    refused, crashed, good = attempts(tasks)
+    assert refused.good and refused.word.startswith("refused: ")
+    assert not crashed.good and crashed.word.startswith("exit status 1: FileNotFoundError")
+    assert good.good and good.int8 and good.name == "good"
 
 
 def _here(name: str, model: onnx.ModelProto, data: list[onnx_odd.Feed], folder: Path) -> Row:
     """In this process, for it starts quicker."""
-    path, feeds = folder / f"{name}.onnx", folder / f"{name}.npz"
+    path = folder / f"{name}.onnx"
     onnx.save(model, str(path))
-    np.savez(feeds, **{f"{i}\t{key}": one[key] for i, one in enumerate(data) for key in one})
-    return tune_here(path, feeds, folder / name, len(data))
+    return tune_here(Task.of(name, path, data, folder / name))
 
 
 # -- the page ------------------------------------------------------------------------------------

@@ -139,3 +139,14 @@ def test_names_of_lpot_1_match_their_op(name: str, tmp_path: Path) -> None:
         net.model("y"), [{"x": X}], workspace=tmp_path, measure_speed=False, keep_fp32=[name]
     )
     assert not result.recipe or not result.recipe.low_ops
+
+
+def test_a_model_that_draws_random_numbers_is_saved_every_time(tmp_path: Path) -> None:
+    net = onnx_models.Net()
+    x = net.input("x", ["n", 16])
+    noise = net.op("RandomNormalLike", [x], scale=1.0)
+    dense(net, net.op("Add", [x, noise]))
+    model = net.model(f"t{len(net.nodes) - 1}")
+    for number in range(3):
+        result = tuned(model, tmp_path / str(number), [{"x": X}])
+        assert result.precisions["int8"] == 1 and Path(result.path).is_file()
