@@ -66,7 +66,12 @@ def _traced(model: Any, spec: ModelSpec) -> Any:
                 f"{what} was never called, so its inputs are unknown: call it once on a batch, "
                 "build it with keras.Input, or give calibration data"
             )
-        return traced(call, model.call, spec, what)
+        try:
+            return traced(call, model.call, spec, what)
+        except UnsupportedModel:
+            if asked is None:
+                raise
+            # The batch is laid out in another way than what the model was once called with.
     if isinstance(model, tf.keras.Sequential) or not getattr(model, "inputs", None):
         # The sizes are those of the batch it was first called on, not a wish of its maker.
         free = tf.nest.map_structure(_any_batch, asked)
