@@ -143,6 +143,7 @@ def test_windows_are_cut_from_files_lists_and_arrays(tmp_path: Path) -> None:
     assert len(TokenWindows(np.zeros((5, 4), np.int64), batch_size=2)) == 3
 
 
+@pytest.mark.slow
 def test_the_yaml_names_files_of_text_and_the_command_takes_one(tmp_path: Path) -> None:
     from click.testing import CliRunner
 
@@ -172,6 +173,7 @@ def test_the_yaml_names_files_of_text_and_the_command_takes_one(tmp_path: Path) 
     assert (tmp_path / "c" / "decoder" / "model.onnx").is_file()
 
 
+@pytest.mark.slow
 def test_prompts_and_tokens_are_timed_apart(tmp_path: Path) -> None:
     result = tuned(tiny("Llama"), tmp_path, calib=np.full((6, 32), 5), goal=0.5, measure_speed=True)
     rows = json.loads((tmp_path / "phases.json").read_text())
@@ -210,6 +212,7 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
         write_gptq(tmp_path / "run" / "decoder" / "model.onnx", other, tmp_path / "no")
 
 
+@pytest.mark.slow
 def test_the_last_word_of_a_text_is_asked_for(tmp_path: Path) -> None:
     source = folder_with_tokenizer(tmp_path / "net")
     found = windows_of(text(96), 32, source, "text")
