@@ -63,6 +63,8 @@ def keep(place: Path, result: Any, first: Any) -> None:
 
 def _plain(value: Any) -> np.ndarray:
     array = np.asarray(value)
+    if array.dtype.name == "bfloat16":  # no type of NumPy's own: a file would forget it
+        return array.astype(np.float32)
     if array.dtype.kind != "O":
         return array
     texts = [item.decode() if isinstance(item, bytes) else item for item in array.reshape(-1)]
