@@ -77,7 +77,8 @@ def enlarged(opset: int) -> ModelProto:
     elif opset == 10:
         wide = net.op("Resize", [last, net.const("scales", scales)], mode="nearest")
     else:
-        wide = net.op("Resize", [last, "", net.const("scales", scales)], mode="nearest")
+        region = net.const("region", np.zeros(0, np.float32)) if opset < 13 else ""
+        wide = net.op("Resize", [last, region, net.const("scales", scales)], mode="nearest")
     return net.model(_conv(net, wide, 8, 4), last)
 
 
