@@ -108,7 +108,7 @@ def test_what_it_raises_at_the_baseline_is_told_with_its_name(tune: Any) -> None
 
 @pytest.mark.parametrize("wrong", [0.5, "accuracy", [1]])
 def test_it_must_be_callable(tune: Any, wrong: Any) -> None:
-    with pytest.raises(EvaluationError, match="eval_func must be a function"):
+    with pytest.raises(EvaluationError, match="evaluate must be a function"):
         tune(evaluate=wrong)
 
 
@@ -181,11 +181,11 @@ def test_failures_that_are_not_in_a_row_do_not_end_it(tune: Any) -> None:
 
 def test_the_same_score_to_the_last_bit_is_suspicious(tune: Any) -> None:
     result = tune(evaluate=lambda model: 0.987654321)
-    assert any("is eval_func using the model it is given?" in note for note in result.notes)
+    assert any("is evaluate using the model it is given?" in note for note in result.notes)
     model = onnx_models.mlp()
     judge = onnx_models.fidelity(model, onnx_models.feeds(model))
     honest = tune(model, evaluate=judge, new_run=True)
-    assert not any("is eval_func using" in note for note in honest.notes)
+    assert not any("is evaluate using" in note for note in honest.notes)
 
 
 def test_a_model_that_eval_func_ruins_is_no_loss(tune: Any) -> None:

@@ -271,7 +271,7 @@ def test_names_and_limits_do_not_make_another_run(tune: Any, written: lpot.Resul
 def test_a_changed_eval_func_is_warned_about(tune: Any) -> None:
     tune(evaluate=lambda model: 1.0, **OPTIONS)
     same = tune(evaluate=Falling(), **OPTIONS)
-    assert any("source changed" in note for note in same.notes)
+    assert any("changed since this history was written" in note for note in same.notes)
 
 
 def test_resume_takes_over_what_another_workspace_knows(

@@ -70,7 +70,7 @@ model = onnx_models.cnn(); data = onnx_models.feeds(model)
 judge = onnx_models.fidelity(model, data)
 state = random.getstate(), numpy.random.get_state()[1].tobytes()
 before = signal.getsignal(signal.SIGINT), list(logging.getLogger().handlers), list(warnings.filters)
-result = lpot.tune(model, data, judge, workspace="ws", measure_speed=False)
+result = lpot.tune(model, data, judge, workspace="ws", measure_speed=False, progress=False)
 assert (random.getstate(), numpy.random.get_state()[1].tobytes()) == state
 after = signal.getsignal(signal.SIGINT), list(logging.getLogger().handlers), list(warnings.filters)
 assert before == after
@@ -114,8 +114,10 @@ def test_a_slower_model_is_flagged_and_handed_back(
     tune: Any, monkeypatch: pytest.MonkeyPatch, seconds: float, faster: bool | None, word: str
 ) -> None:
     """The measurement itself is tested elsewhere: here it is what is made of it."""
-    other = SimpleNamespace(comparison=compare(timed(0.001), timed(seconds)), error=None)
-    measured = SimpleNamespace(models=(None, other), profile=None)
+    comparison = compare(timed(0.001), timed(seconds))
+    first = SimpleNamespace(comparison=None, timing=None, error=None)
+    other = SimpleNamespace(comparison=comparison, timing=None, error=None)
+    measured = SimpleNamespace(models=(first, other), profile=None)
     monkeypatch.setattr(speed, "benchmark", lambda *args, **options: measured)
     result = tune(evaluate=lambda model: 1.0, measure_speed=True)
     assert result.met is True

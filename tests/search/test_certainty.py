@@ -109,7 +109,7 @@ def test_an_honest_tie_is_not_questioned(tmp_path: Path) -> None:
 
 def test_what_scores_without_a_model_is_questioned(tmp_path: Path) -> None:
     result = scored(tmp_path, lambda model: 0.75)
-    assert any("is eval_func using the model it is given?" in note for note in result.notes)
+    assert any("is evaluate using the model it is given?" in note for note in result.notes)
 
 
 @pytest.mark.parametrize(

@@ -205,6 +205,12 @@ class _MetricKeys(Section):
     )
     GLUE: GlueTask | None = Field(default=None, description="The metric of a GLUE task.")
     ROC: RocTask | None = Field(default=None, description="Area under the ROC curve.")
+    perplexity: NoArguments | None = Field(
+        default=None, description="Perplexity of the next token; lower is better."
+    )
+    last_word: NoArguments | None = Field(
+        default=None, description="Share of texts whose last word is predicted exactly."
+    )
 
 
 class Metric(OneOf, _MetricKeys):

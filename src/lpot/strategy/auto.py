@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
@@ -30,7 +30,7 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
     bound goes into returning ops less sensitive than what has missed the bar. With a budget it goes
     on (`improve`), then those that do not pay go back; for accuracy, other ranges are tried, and
     the most sensitive ops in float. A model that is no faster than FP32 has its ops that do not pay
-    put back in any case.
+    put back in any case. What a budget leaves in FP32 is tried as BF16 where the CPU has that.
     """
     for_accuracy = context.objectives.words == ("accuracy",)
     goes_on = context.budget and not for_accuracy
@@ -50,6 +50,20 @@ def auto(space: TuningSpace, context: StrategyContext) -> Proposals:
         best = yield from _return_many(context, found, best)
     if best is not None and is_timed(context) and (context.budget or _is_slow(context, best)):
         yield from _leave_losers(space, context, best)
+    if best is not None and context.budget:
+        yield from _in_halves(space, best)
+
+
+def _in_halves(space: TuningSpace, best: Trial) -> Steps[None]:
+    """The ops in FP32 as 16-bit floats instead, where the CPU has them, all together."""
+    halves = {
+        key: option
+        for key, config in best.recipe.ops.items()
+        for option in reversed(space.choices.get(key, ()))
+        if config == FP32 and option.is_float and option != FP32
+    }
+    if halves:
+        yield [best.recipe.replace(halves)]
 
 
 def _is_slow(context: StrategyContext, best: Trial) -> bool:

@@ -144,7 +144,10 @@ def test_use_bf16_false_is_obeyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         config = {
             "model": {"framework": "tensorflow"},
             "use_bf16": allowed,
-            "tuning": {"exit_policy": {"max_trials": 12}},
+            "tuning": {
+                "strategy": {"name": "auto"},
+                "exit_policy": {"max_trials": 60, "timeout": 600},
+            },
         }
         seen: set[str] = set()
 

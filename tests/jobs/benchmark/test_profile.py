@@ -177,7 +177,7 @@ def test_a_model_that_no_other_runtime_reads(digits: tuple[Any, Any]) -> None:
     import toy_backend
 
     model = toy_backend.ToyModel(toy_backend.ToyBackend(), toy_backend.Net(()))
-    with pytest.raises(LpotError, match="toy can't be written as ONNX"):
+    with pytest.raises(LpotError, match="toy model can't be written as ONNX"):
         runtimes(model, (np.zeros((1, 2), np.float32),))
 
 

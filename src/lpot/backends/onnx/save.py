@@ -46,12 +46,13 @@ def save(model: OnnxModel, path: Path) -> Path:
     return path
 
 
-def write(graph: Graph, path: Path, home: Path | None = None, limit: int = EMBED_LIMIT) -> Path:
+def write(graph: Graph, path: Path, home: Path | None = None, limit: int | None = None) -> Path:
     """The model at `path`, which will be moved to the folder `home` with its data, if any.
 
-    Weights of `limit` bytes or more lie in a file of their own, which can be mapped into memory.
+    Weights of `limit` bytes or more lie in a file of their own, which can be mapped into memory;
+    without a limit, those that a protobuf can't hold.
     """
-    if graph.nbytes < limit:
+    if graph.nbytes < (EMBED_LIMIT if limit is None else limit):
         path.write_bytes(graph.embedded().SerializeToString(deterministic=True))
         return path
     skeleton, aside = graph.skeleton()
