@@ -220,7 +220,7 @@ def test_demo(here: Path) -> None:
     assert json.loads((first / "result.json").read_text())["evaluations"] > 2
     again = run("report", str(first), "--output", "page.html")
     assert again.exit_code == 0, again.stderr
-    assert "The bar is met." in again.stdout and "kept in FP32 to meet" in again.stdout
+    assert "The bar is met." in again.stdout and "1 op stays in FP32" in again.stdout
     assert "<!doctype html>" in (here / "page.html").read_text("utf-8")
     (here / "empty").mkdir()
     empty = run("report", str(here / "empty"))

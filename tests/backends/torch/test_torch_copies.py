@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from torch import nn
 import lpot
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, MODELS, default, made, noise
+from lpot.backends.torch.kernels import choose
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.run import run
 from lpot.core.errors import CalibrationError, UnsupportedModel
@@ -59,11 +61,23 @@ def test_copies_compute_the_same(name: str) -> None:
         assert same(built.native, twin, inputs)
 
 
+@pytest.fixture
+def onednn_wins(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Sums are fused in oneDNN's convolutions, which may not be the fastest here."""
+
+    def race(runs: dict[str, Any], x: torch.Tensor) -> dict[str, float]:
+        return {name: float(name != "onednn") for name in runs}
+
+    monkeypatch.setattr(choose, "_race", race)
+    choose._fastest.cache_clear()
+    yield
+    choose._fastest.cache_clear()
+
+
+@pytest.mark.usefixtures("onednn_wins")
 def test_copies_of_fused_sums_compute_the_same() -> None:
     built, batches = residual()
-    steps = built.native.forward.steps
-    fused = [step for step in steps if isinstance(step.run, FusedSum)]
-    assert fused or all(module.settings.kernel == "fbgemm" for module in low(built.native))
+    assert any(isinstance(step.run, FusedSum) for step in built.native.forward.steps)
     twin = copy.deepcopy(copy.deepcopy(built.native))
     for _ in range(3):
         assert same(built.native, twin, batches[0])
