@@ -226,7 +226,7 @@ def test_granularities_can_be_mixed() -> None:
 def test_per_tensor_convolutions_are_refused_with_what_can_be_had() -> None:
     model = BACKEND.load(with_params(NETS["plain"], data=SHAPE))
     rule = Rule("c1", weight=TensorRule(granularity=("per_tensor",)), path="op_wise.c1")
-    with pytest.raises(ConfigError, match=r"can't be had for op c1.*per_channel"):
+    with pytest.raises(ConfigError, match=r"is not available for op c1.*per_channel"):
         restrict(BACKEND.inspect(model), [rule])
 
 
