@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def _table(section: type[Section], paths: list[tuple[str, ...]], rows: list[Key]
     title = dotted(paths[0])
     yield f"### {f'`{title}`' if title else 'The top level'}\n"
     if section.__doc__ and "__doc__" in vars(section):
-        yield f"{section.__doc__.strip()}\n"
+        yield f"{inspect.cleandoc(section.__doc__)}\n"
     if len(paths) > 1:
         yield f"Also at {', '.join(f'`{dotted(path)}`' for path in paths[1:])}.\n"
     if issubclass(section, OneOf) and not rows:
