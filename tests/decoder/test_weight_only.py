@@ -8,14 +8,15 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper
 
-from decoder.nets import small_net
+from decoder.nets import small_net, tiny
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import session
 from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
 from lpot.backends.onnx.weight_only.guard import Guard
-from lpot.backends.onnx.weight_only.hessians import chunks, gather
+from lpot.backends.onnx.weight_only.hessians import Seen
+from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
 from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import restrict
@@ -129,22 +130,48 @@ def test_weights_that_were_rounded_before_a_kill_are_not_rounded_again(
         np.testing.assert_array_equal(array, second.graph.weights[name])
 
 
-def test_hessians_are_the_same_in_one_pass_or_several(backend: WeightOnlyBackend) -> None:
+def test_each_product_sees_what_the_rounded_ones_before_it_give(
+    backend: WeightOnlyBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = backend.load(small_net())
-    names, widths = ["e", "f"], [64, 96]
-    both = gather(model.folded, names, widths, _ids())
-    apart = {
-        **gather(model.folded, ["e"], [64], _ids()),
-        **gather(model.folded, ["f"], [96], _ids()),
-    }
-    table = model.graph.weights["table"]
+    space = restrict(backend.inspect(model), ())
+    observations = backend.observe(model, _ids(), (0,))[0]
+    backend.keep_in(tmp_path)
+    import lpot.backends.onnx.weight_only.rounding as rounding
+
+    seen: dict[str, Seen] = {}
+    usual = rounding._round_one
+    monkeypatch.setattr(
+        rounding,
+        "_round_one",
+        lambda g, node, c, s, store: (seen.update({node.name: s}), usual(g, node, c, s, store)),
+    )
+    backend.build(model, space.default(), observations)
+    store = backend._store()
+    word = {key.name: label(config) for key, config in space.default().ops.items()}
+    table = store.get("embed", word["embed"]).values()
     rows = np.concatenate([table[batch["ids"][0]] for batch in _ids()])
-    np.testing.assert_allclose(both["e"].hessian, rows.T @ rows / len(rows), rtol=1e-4, atol=1e-4)
-    for name in names:
-        np.testing.assert_allclose(both[name].hessian, apart[name].hessian, rtol=1e-5)
+    first = np.tanh(rows @ store.get("first", word["first"]).values().T)
+    for name, x in (("first", rows), ("second", first)):
+        truth = x.T @ x / len(x)
+        np.testing.assert_allclose(seen[name].hessian, truth, rtol=1e-3, atol=1e-4)
     ranges = [np.ptp(table[batch["ids"][0]]) for batch in _ids()]
-    assert both["e"].step == pytest.approx(np.mean(ranges) / 255, rel=1e-5)
-    assert list(chunks([("a", 10), ("b", 10), ("c", 10)], 800)) == [["a", "b"], ["c"]]
+    assert seen["first"].step == pytest.approx(np.mean(ranges) / 255, rel=1e-5)
+
+
+def test_segments_hold_no_more_than_passes_between_layers(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from lpot.backends import export_decoder
+
+    backend = WeightOnlyBackend()
+    graph = backend.load(export_decoder(tiny("Qwen2"), tmp_path)).folded
+    products = {node.name for node in graph.nodes if node.op_type == "MatMul"}
+    segments = cut(graph, products)
+    found = [{node.name for node in one.nodes} & products for one in segments]
+    assert all(found) and set().union(*found) == products
+    assert {"layers.1/attn/o_proj"} in found and {"layers.1/mlp/down_proj"} in found
+    for segment in segments[1:]:
+        assert len([name for name in segment.enters if "past" not in name]) <= 6
 
 
 def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(

@@ -9,6 +9,8 @@ from typing import Any
 from lpot.core.goal import Goal, Objectives
 from lpot.core.trial import Score, Trial
 
+SMALLER = 0.98  # of another model's bytes: what is worth telling two models apart by
+
 
 @dataclass(frozen=True)
 class Preference:
@@ -33,9 +35,10 @@ class Preference:
             for score in (trial.score, best.score)
         )
         # A quick look at the clock tells no small differences, and none at all where nothing was
-        # measured: the model with less FP32 wins then.
+        # measured: the model with less FP32 wins then, and among equals one that is smaller.
         if self.objectives.alike(new, old):
-            return len(trial.recipe.float_ops) < len(best.recipe.float_ops)
+            floats, before = len(trial.recipe.float_ops), len(best.recipe.float_ops)
+            return floats < before or (floats == before and _is_smaller(trial.score, best.score))
         return new < old
 
     def best(self, trials: Iterable[Trial]) -> Trial | None:
@@ -44,6 +47,11 @@ class Preference:
         for trial in {trial.recipe.digest: trial for trial in trials if trial.score}.values():
             found = trial if self.prefers(trial, found) else found
         return found
+
+
+def _is_smaller(score: Score, other: Score) -> bool:
+    """Smaller on disk by more than names and padding make."""
+    return bool(score.size and other.size and score.size < SMALLER * other.size)
 
 
 def recorded(info: Mapping[str, Any], baseline: Score | None) -> Preference:

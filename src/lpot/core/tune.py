@@ -283,14 +283,26 @@ class _Search:
         )
 
     def score_best_in_full(self) -> None:
-        """What is handed back has been evaluated on everything, even if its trial was raced out."""
-        best = self.best
-        if best is None or best.score is None or not best.score.raced_out:
-            return
-        trial, model = attempt(self.task, best.recipe, self.baseline, self._take_number(), None)
-        if trial.score is not None:
-            self.best = None
+        """What is handed back has been evaluated on everything, even if its trial was raced out.
+
+        One that then misses the bar makes room for the next best.
+        """
+        while (best := self.best) is not None and best.score is not None and best.score.raced_out:
+            number = self._take_number()
+            trial, model = attempt(self.task, best.recipe, self.baseline, number, None)
+            if trial.score is None:
+                return
+            self.best = self._best_without(best)
             self._record_safely(trial, model)
+
+    def _best_without(self, trial: Trial) -> Trial | None:
+        """The best of the others that hold the bar."""
+        found: Trial | None = None
+        for other in self.tried.values():
+            is_other = other.met and other.recipe.digest != trial.recipe.digest
+            if is_other and self.preference.prefers(other, found):
+                found = other
+        return found
 
     def _take_number(self) -> int:
         self.number += 1

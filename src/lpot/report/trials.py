@@ -88,10 +88,15 @@ def _timed_style(row: TrialRow) -> str:
 def _remark(row: TrialRow) -> str:
     remarks = [
         "recalled" if row.recalled else "",
-        f"stopped after {row.samples} samples: out of reach" if row.raced_out else "",
+        _stopped(row) if row.raced_out else "",
         (row.error or "")[:LONGEST_TEXT],
     ]
     return " ".join(word for word in remarks if word)
+
+
+def _stopped(row: TrialRow) -> str:
+    why = "clear by then" if row.met else "out of reach"
+    return f"stopped after {row.samples} samples: {why}"
 
 
 def _trial(row: TrialRow, fast: dict[int, float]) -> dict[str, Any]:

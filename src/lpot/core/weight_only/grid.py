@@ -99,6 +99,8 @@ def fit(groups: Floats, fmt: Format, energy: Floats | None = None) -> tuple[Floa
     column weighed by the energy of the activation that it multiplies ([G, width]).
     """
     best_scales, best_zeros = _grid(groups, fmt, SHRINKING[0])
+    if fmt.bits == 8:  # 256 steps: what clipping cuts off weighs more than finer steps win
+        return best_scales, None if fmt.symmetric else best_zeros.astype(np.uint8)
     least = _error(groups, best_scales, best_zeros, fmt, energy)
     for share in SHRINKING[1:]:
         scales, zeros = _grid(groups, fmt, share)

@@ -10,7 +10,10 @@ from lpot.config.schema import Config
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
 from lpot.core.model import Model
+from lpot.jobs.decoder.paired import PairedPerplexity
+from lpot.jobs.decoder.tokens import TokenWindows
 from lpot.jobs.tune.request import Request
+from lpot.metric.language import Perplexity
 
 Note = Callable[[str], None]
 
@@ -51,6 +54,8 @@ def make_evaluator(
         )
     for text in _remarks(request.config, metric):
         note(text)
+    if isinstance(loader, TokenWindows) and isinstance(metric, Perplexity):
+        return PairedPerplexity(loader, metric, request.listener)
     post = _postprocess(request)
     return MetricEvaluator(loader, metric, post, section.iteration, request.listener, reference)
 

@@ -1,16 +1,25 @@
-"""Rounding the weights of a graph: Hessians a few tensors at a time, each weight in each format."""
+"""Rounding the weights of a graph, layer by layer: each weight in each format."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.run import feed, input_specs
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, format_of, label
-from lpot.backends.onnx.weight_only.hessians import Seen, chunks, gather
+from lpot.backends.onnx.weight_only.hessians import Gathering, Seen, watched
+from lpot.backends.onnx.weight_only.segments import (
+    Segment,
+    Tensors,
+    cut,
+    entered,
+    passed_on,
+    piece,
+)
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
@@ -23,30 +32,83 @@ Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
 
 
 def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: WeightStore) -> None:
-    """Every wanted weight that the store has not, layer by layer; what is done is on disk."""
+    """Every wanted weight that the store has not, layer by layer; what is done is on disk.
+
+    Each layer's inputs come from the layers before it as they are rounded, in the first format
+    wanted.
+    """
     left = {
         name: [config for config in configs if not store.has(name, label(config))]
         for name, configs in wanted.items()
     }
     nodes = [node for node in graph.nodes if left.get(node.name)]
-    tables = [node for node in nodes if node.op_type == "Gather" or not batches]
-    products = [node for node in nodes if node.op_type != "Gather" and batches]
-    widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
-    plan = list(chunks(list(widths.items())))
-    steps = tracked(range(len(nodes) + len(plan) * len(batches)))
-
-    def tick() -> None:
+    layered = {n.name for n in graph.nodes if batches and n.name in left and n.op_type != "Gather"}
+    segments = cut(graph, layered)
+    while segments and not any(left.get(node.name) for node in segments[-1].nodes):
+        segments.pop()
+    steps = tracked(range(len(nodes) + len(segments)))
+    for node in nodes:
+        if node.name not in layered:
+            next(steps, None)
+            _round_one(graph, node, left[node.name], None, store)
+    if not segments:
+        return
+    specs = input_specs(graph)
+    held = entered(segments[0], (feed(specs, batch) for batch in batches))
+    for segment in segments:
         next(steps, None)
+        here = [node for node in segment.nodes if node.name in layered and left[node.name]]
+        tables = [node for node in segment.nodes if node.op_type == "Gather"]
+        known = _rounded_weights(graph, tables, wanted, store)
+        seen = _seen(graph, segment, here, held, known) if here else {}
+        for node in here:
+            next(steps, None)
+            _round_one(graph, node, left[node.name], seen[node.input[0]], store)
+        if segment is not segments[-1]:
+            known = _rounded_weights(graph, segment.nodes, wanted, store)
+            held = _passed(graph, segment, held, known)
 
-    for node in tables:
-        tick()
-        _round_one(graph, node, left[node.name], None, store)
-    for chunk in plan:
-        seen = gather(graph, chunk, [widths[name] for name in chunk], batches, tick)
-        for node in products:
-            if node.input[0] in seen:
-                tick()
-                _round_one(graph, node, left[node.name], seen[node.input[0]], store)
+
+def _seen(
+    graph: Graph,
+    segment: Segment,
+    products: Sequence[NodeProto],
+    held: Sequence[Tensors],
+    rounded: Tensors,
+) -> dict[str, Seen]:
+    """The inputs of a segment's products over all batches."""
+    widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
+    nodes, constants, outputs = watched(widths)
+    weights = {**graph.weights, **rounded, **constants}
+    found = Gathering(widths)
+    for made in piece(graph, [*segment.nodes, *nodes], held[0], outputs, weights).run(held):
+        found.add([made[name] for name in outputs])
+    return found.result()
+
+
+def _passed(
+    graph: Graph, segment: Segment, held: Sequence[Tensors], rounded: Tensors
+) -> list[Tensors]:
+    """What the next segment reads, of each batch."""
+    made = {name for node in segment.nodes for name in node.output}
+    outputs = [name for name in segment.leaves if name in made]
+    weights = {**graph.weights, **rounded}
+    running = piece(graph, segment.nodes, held[0], outputs, weights).run(held)
+    return [passed_on(segment, batch, found) for batch, found in zip(held, running, strict=True)]
+
+
+def _rounded_weights(
+    graph: Graph, nodes: Iterable[NodeProto], wanted: Wanted, store: WeightStore
+) -> Tensors:
+    """Their weights in the first format wanted of each, as float32."""
+    found: Tensors = {}
+    for node in nodes:
+        first = next((c for c in wanted.get(node.name, ()) if c.mode == "weight_only"), None)
+        if first is not None:
+            values = store.get(node.name, label(first)).values()
+            is_table = node.op_type == "Gather"
+            found[node.input[0 if is_table else 1]] = values if is_table else values.T
+    return found
 
 
 def _round_one(

@@ -1,26 +1,31 @@
-"""What each op does to the answer in each format: the KL divergence of the logits, from one graph.
-
-The weights are inputs of one session, so that another format is another feed and nothing is built.
-"""
+"""What each op does to the answer in each format: the KL divergence of the logits."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import onnxruntime as ort
-from onnx import NodeProto, TensorProto, helper
+from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import feed, input_specs, session
+from lpot.backends.onnx.run import feed, input_specs
 from lpot.backends.onnx.weight_only.formats import label
+from lpot.backends.onnx.weight_only.segments import (
+    Piece,
+    Segment,
+    Tensors,
+    cut,
+    entered,
+    passed_on,
+    piece,
+    whole,
+)
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpConfig
 
-QUICK = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
 POSITIONS = 64  # of the probe whose answers are compared
 LOGITS = "logits"
 TOKENS = 128  # of a window that are read
@@ -36,7 +41,7 @@ def harms(
     The harm goes with the squared error of the product: the coarsest format is run, the others
     follow from it by the error that rounding found.
     """
-    bench = _Bench(graph, list(formats), cut(graph, probe))
+    bench = _Bench(graph, list(formats), first_tokens(graph, probe))
     found: dict[str, dict[OpConfig, float]] = {}
     for name in tracked(list(formats)):
         losses = {config: store.loss(name, label(config)) for config in formats[name]}
@@ -46,12 +51,12 @@ def harms(
             found[name] = {}
             continue
         harm = bench.harm(name, store.get(name, label(coarsest)).values())
-        whole = losses[coarsest] or 1.0
-        found[name] = {config: harm * loss / whole for config, loss in losses.items()}
+        most = losses[coarsest] or 1.0
+        found[name] = {config: harm * loss / most for config, loss in losses.items()}
     return found
 
 
-def cut(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
+def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
     """The first tokens of one sample: enough to tell ops apart."""
     fed = feed(input_specs(graph), probe)
     found = {}
@@ -63,31 +68,49 @@ def cut(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
 
 
 class _Bench:
-    """One session whose weights and switches are fed."""
+    """The graph in segments: what a changed weight does is computed from its segment on."""
 
-    def __init__(self, graph: Graph, names: Sequence[str], inputs: Mapping[str, np.ndarray]):
-        self.nodes = {node.name: node for node in graph.nodes if node.name in set(names)}
-        self.inputs = inputs
-        opened = _opened(graph, list(self.nodes.values()))
-        self.session = session(opened, QUICK)
+    def __init__(self, graph: Graph, names: Sequence[str], inputs: Tensors) -> None:
+        self.graph = graph
         self.output = graph.outputs[0]
-        fed = {_weight(node) for node in self.nodes.values()}
-        self.usual: dict[str, np.ndarray] = {name: graph.weights[name] for name in fed}
-        self.truth = self._run({})
+        self.nodes = {node.name: node for node in graph.nodes if node.name in set(names)}
+        self.segments = whole(graph, cut(graph, self.nodes))
+        self.places = {
+            node.name: at for at, segment in enumerate(self.segments) for node in segment.nodes
+        }
+        self.held: list[Tensors] = entered(self.segments[0], [inputs])
+        self.pieces: list[Piece] = []
+        for segment in self.segments:
+            self.pieces.append(self._piece(segment, self.held[-1], {}))
+            self.held.append(self._passed(segment, self.pieces[-1], self.held[-1]))
+        self.truth = self._answer(self.held[-1])
 
     def harm(self, name: str, values: np.ndarray) -> float:
-        node = self.nodes[name]
+        node, at = self.nodes[name], self.places[name]
         matrix = values if node.op_type == "Gather" else values.T
-        feeds = {_weight(node): np.ascontiguousarray(matrix, np.float32)}
-        found = self._run(feeds)
+        changed = {_weight(node): np.ascontiguousarray(matrix, np.float32)}
+        segment, now = self.segments[at], self.held[at]
+        now = self._passed(segment, self._piece(segment, now, changed), now)
+        for segment, known in zip(self.segments[at + 1 :], self.pieces[at + 1 :], strict=True):
+            now = self._passed(segment, known, now)
+        found = self._answer(now)
         if self.output != LOGITS:
             return distance([self.truth], [found])
         return divergence(self.truth, found)
 
-    def _run(self, changed: Mapping[str, np.ndarray]) -> np.ndarray:
-        (found,) = self.session.run([self.output], {**self.inputs, **self.usual, **changed})
+    def _piece(self, segment: Segment, example: Tensors, changed: Tensors) -> Piece:
+        made = {name for node in segment.nodes for name in node.output}
+        outputs = [name for name in segment.leaves if name in made]
+        return piece(self.graph, segment.nodes, example, outputs, {**self.graph.weights, **changed})
+
+    def _passed(self, segment: Segment, running: Piece, now: Tensors) -> Tensors:
+        (found,) = running.run([now])
+        return passed_on(segment, now, found)
+
+    def _answer(self, last: Tensors) -> np.ndarray:
+        found = last[self.output]
         if self.output != LOGITS or found.ndim != 3:
-            return np.asarray(found)
+            return found
         step = max(1, found.shape[1] // POSITIONS)
         return np.asarray(found[0, ::step])
 
@@ -112,16 +135,3 @@ def _log_softmax(logits: np.ndarray) -> np.ndarray:
 
 def _weight(node: NodeProto) -> str:
     return str(node.input[0] if node.op_type == "Gather" else node.input[1])
-
-
-def _opened(graph: Graph, chosen: Sequence[NodeProto]) -> Graph:
-    """The graph with the chosen weights as inputs."""
-    header = type(graph.header)()
-    header.CopyFrom(graph.header)
-    for name in dict.fromkeys(map(_weight, chosen)):
-        shape = list(graph.weights[name].shape)
-        value = helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
-        header.graph.input.append(value)
-    fed = set(map(_weight, chosen))
-    kept = {name: array for name, array in graph.weights.items() if name not in fed}
-    return Graph(header, graph.nodes, kept, graph.opaque, graph.types, graph.shapes)

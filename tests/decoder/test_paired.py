@@ -1,0 +1,106 @@
+"""Perplexity window by window against FP32's: trials end once their side of the bar is clear."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lpot.core.errors import EvaluationError
+from lpot.core.goal import Goal
+from lpot.core.race import Race
+from lpot.jobs.decoder.paired import PairedPerplexity, spread, standing
+from lpot.jobs.decoder.tokens import TokenWindows
+from lpot.metric.language import Perplexity
+
+VOCABULARY, WINDOWS = 11, 200
+GOAL = Goal(relative=0.02, higher_is_better=False)
+
+
+class Noisy:
+    """A model whose logits are FP32's with a tilt, and noise of its own."""
+
+    def __init__(self, tilt: float = 0.0, noise: float = 0.0) -> None:
+        self.tilt, self.noise, self.calls = tilt, noise, 0
+        self.backend = self
+        self.recipe = None
+
+    def run_all(self, model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+        self.calls += 1
+        ids = inputs["input_ids"]
+        rng = np.random.default_rng(int(ids.sum()))
+        logits = rng.standard_normal((*ids.shape, VOCABULARY)).astype(np.float32)
+        np.put_along_axis(logits[:, :-1], ids[:, 1:, None], 2.0 - self.tilt, axis=-1)
+        return [logits + self.noise * rng.standard_normal(logits.shape).astype(np.float32)]
+
+
+def evaluator() -> PairedPerplexity:
+    ids = np.random.default_rng(0).integers(0, VOCABULARY, (WINDOWS, 40))
+    return PairedPerplexity(TokenWindows(ids), Perplexity())
+
+
+def test_the_whole_text_gives_the_metric_s_own_perplexity() -> None:
+    score, model, metric = evaluator(), Noisy(), Perplexity()
+    found = score(model)
+    for inputs, labels in score.windows:
+        metric.update(model.run_all(model, inputs)[0], labels)
+    assert found.accuracy == pytest.approx(metric.result(), rel=1e-9) and found.samples == WINDOWS
+
+
+@pytest.mark.parametrize("tilt", (0.3, -0.2))
+def test_what_is_clearly_on_one_side_ends_early_with_the_truth_within_its_bounds(
+    tilt: float,
+) -> None:
+    score = evaluator()
+    baseline = score(Noisy())
+    other = Noisy(tilt, 0.05)
+    raced = score(other, Race(GOAL, baseline))
+    whole = score(Noisy(tilt, 0.05))
+    assert raced.samples is not None and raced.samples < WINDOWS / 2 and raced.bounds is not None
+    assert raced.bounds[0] < whole.accuracy < raced.bounds[1]
+    met = GOAL.is_met(whole.accuracy, baseline.accuracy)
+    assert GOAL.is_met(raced.accuracy, baseline.accuracy) is met and met is (tilt < 0)
+
+
+def test_what_lies_at_the_bar_is_read_to_the_end() -> None:
+    score = evaluator()
+    baseline = score(Noisy())
+    whole = score(Noisy(0.02, 0.05)).accuracy
+    goal = Goal(relative=whole / baseline.accuracy - 1, higher_is_better=False)
+    raced = score(Noisy(0.02, 0.05), Race(goal, baseline))
+    assert raced.bounds is None and raced.accuracy == pytest.approx(whole)
+
+
+def test_a_resumed_run_knows_the_losses_of_fp32() -> None:
+    first, second = evaluator(), evaluator()
+    baseline = first(Noisy())
+    second.remember(first.memory)
+    race = Race(GOAL, baseline)
+    assert first(Noisy(0.3), race).samples == second(Noisy(0.3), race).samples
+    fresh = evaluator()
+    fresh.remember({"losses": [1.0]})  # of another text
+    assert fresh(Noisy(0.3), race).samples == WINDOWS
+
+
+def test_verdicts_are_those_of_the_whole_text() -> None:
+    """Differences of many kinds: an early verdict is the one that all windows give."""
+    rng = np.random.default_rng(1)
+    for trial in range(300):
+        all_of_it = rng.normal(0.02, 0.03, 400) + rng.exponential(0.01, 400) * (trial % 3)
+        order = spread(400)
+        for count in range(16, 400, 4):
+            side = standing(all_of_it[order[:count]], 400).side(math.log(1.03))
+            if side is not None:
+                assert side == (all_of_it.mean() <= math.log(1.03)), trial
+                break
+
+
+def test_a_model_that_gives_no_numbers_is_told() -> None:
+    class Broken(Noisy):
+        def run_all(self, model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+            return [np.full((*inputs["input_ids"].shape, VOCABULARY), np.inf, np.float32)]
+
+    with pytest.raises(EvaluationError), np.errstate(invalid="ignore"):
+        evaluator()(Broken())
