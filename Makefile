@@ -12,14 +12,12 @@ MXNET_TESTS := tests/backends/mxnet tests/backends/test_remote.py tests/core tes
 # Python above 3.11 can install. There its tests are left out, saying so.
 HAS_MXNET := $(shell $(PYTHON) -c 'import sys; print("yes" if sys.version_info < (3, 12) else "")')
 
-# What an AVX2 CPU without VNNI decides: kernels, self-tests, plans, training, a small search.
-AVX2_TESTS := tests/core/test_cpu.py tests/core/test_overflow.py tests/backends/onnx/test_plan.py \
-	tests/backends/onnx/test_conformance.py tests/backends/torch/test_torch_kernels.py \
-	tests/backends/torch/test_torch_qat.py tests/backends/torch/test_torch_geometry.py \
-	tests/backends/tensorflow/test_tf_kernels.py \
-	tests/backends/tensorflow/test_tf_target.py
+# The environments once more, on a CPU that seems to have AVX2 and nothing newer.
+AVX2 := build/avx2-native
+AVX2_MXNET := build/avx2-mxnet
+AVX2_SOURCES := tools/avx2.py tools/avx2.c tools/avx2_python.c
 
-.PHONY: demo test test-main test-mxnet test-avx2 test-versions test-all no-mxnet coverage lint format \
+.PHONY: demo test test-main test-mxnet test-avx2 avx2-env test-versions test-all no-mxnet coverage lint format \
 	bench bench-mxnet examples docs dist release clean
 
 demo: $(VENV)/.demo
@@ -34,17 +32,21 @@ test-main: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev)
 test-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS)
 
-# The same packages on an emulated CPU; then models that travel between it and this one. qemu 7.2
-# crashes, or is wrong, in oneDNN's fused tanh: that runs on this CPU, in oneDNN's code for AVX2.
-TF_KERNELS := tests/backends/tensorflow/test_tf_kernels.py
-test-avx2: $(VENV)/.dev
-	$(BIN)/python tools/emulate.py build/avx2
-	TF_CPP_MIN_LOG_LEVEL=3 build/avx2/bin/python -m pytest -m "not slow" $(AVX2_TESTS) \
-		--deselect "$(TF_KERNELS)::test_a_matmul_is_right[Tanh" \
-		--deselect "$(TF_KERNELS)::test_a_matmul_is_right[gelu"
-	ONEDNN_MAX_CPU_ISA=AVX2 TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m pytest $(TF_KERNELS) \
-		-k "Tanh or gelu"
+# The whole suite at full speed on that CPU; then models that travel between this one and a CPU
+# that is emulated wholly, which needs qemu.
+test-avx2: avx2-env
+	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(AVX2_MXNET)/bin/python) \
+		$(AVX2)/bin/python -m pytest -m "not slow"
+	$(if $(HAS_MXNET),$(AVX2_MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS))
 	$(BIN)/python -m pytest tests/avx2
+
+avx2-env: $(AVX2)/bin/python $(if $(HAS_MXNET),$(AVX2_MXNET)/bin/python)
+
+$(AVX2)/bin/python: $(VENV)/.dev $(AVX2_SOURCES)
+	$(BIN)/python tools/avx2.py $(AVX2)
+
+$(AVX2_MXNET)/bin/python: $(MXNET)/.dev $(AVX2_SOURCES)
+	$(MXNET)/bin/python tools/avx2.py $(AVX2_MXNET)
 
 # Fresh environments with the oldest and the newest versions that pyproject.toml promises.
 test-versions: $(VENV)/.dev
