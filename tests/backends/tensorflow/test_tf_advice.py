@@ -1,4 +1,4 @@
-"""Advice from statistics: smoothing that changes no bit, loud channels set apart, long tails."""
+"""Advice from statistics: smoothing that changes no bit, outlier channels set apart, long tails."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from backends.tensorflow.nets import Maker, block, cnn, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.passes.mend_bias import BIAS
-from lpot.backends.tensorflow.passes.split_outliers import loud_channels
-from lpot.backends.tensorflow.repair import SPLIT, ground_of
+from lpot.backends.tensorflow.passes.correct_bias import BIAS
+from lpot.backends.tensorflow.passes.split_outliers import outlier_channels
+from lpot.backends.tensorflow.repair import SPLIT, repair
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
@@ -35,10 +35,10 @@ WIDTH = 64
 OUTLIERS = [3, 40]
 
 
-def norm(make: Maker, x: Any, loud: float = 1.0) -> Any:
+def norm(make: Maker, x: Any, outliers: float = 1.0) -> Any:
     """LayerNorm as TensorFlow 1 spells it, with two channels far above the others."""
     gamma = np.ones(WIDTH, np.float32)
-    gamma[OUTLIERS] = loud
+    gamma[OUTLIERS] = outliers
     mean, variance = tf.nn.moments(x, [-1], keepdims=True)
     return tf.nn.batch_normalization(
         x, mean, variance, make.vector(WIDTH), tf.constant(gamma), 1e-6
@@ -108,8 +108,8 @@ class Seen:
         return replace(self.recipe, repairs=repairs)
 
     def repaired(self, *repairs: str) -> Net:
-        ground = ground_of(self.model.prepared, self.with_repairs(*repairs), self.found)
-        return ground.prepared.net
+        repaired = repair(self.model.prepared, self.with_repairs(*repairs), self.found)
+        return repaired.prepared.net
 
     def advice(self) -> list[Recipe]:
         return list(BACKEND.advise(self.model, self.recipe, self.found))
@@ -192,17 +192,17 @@ def test_a_split_holds_when_an_op_goes_back_to_float() -> None:
 
 
 def test_loud_channels_are_few() -> None:
-    def loud(*values: float) -> list[int]:
+    def outliers(*values: float) -> list[int]:
         largest = np.ones(64)
         largest[: len(values)] = values
-        return loud_channels(Extremes(-largest, np.zeros(64))).tolist()
+        return outlier_channels(Extremes(-largest, np.zeros(64))).tolist()
 
-    assert loud(1.5, 9.0) == [1]
-    assert loud(1.5) == []
-    assert loud(9.0, 9.0, 9.0, 9.0) == [0, 1, 2, 3]
-    assert loud(9.0, 9.0, 9.0, 9.0, 9.0) == []  # then it is no longer a few
-    assert loud_channels(Extremes(np.zeros(64), np.zeros(64))).size == 0
-    assert loud_channels(Extremes(np.zeros(8), np.arange(8.0))).size == 0
+    assert outliers(1.5, 9.0) == [1]
+    assert outliers(1.5) == []
+    assert outliers(9.0, 9.0, 9.0, 9.0) == [0, 1, 2, 3]
+    assert outliers(9.0, 9.0, 9.0, 9.0, 9.0) == []  # then it is no longer a few
+    assert outlier_channels(Extremes(np.zeros(64), np.zeros(64))).size == 0
+    assert outlier_channels(Extremes(np.zeros(8), np.arange(8.0))).size == 0
 
 
 @pytest.mark.parametrize("graph", [block, cnn])

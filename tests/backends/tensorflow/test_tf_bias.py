@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, graph_of
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.passes.mend_bias import BIAS, MEANS
+from lpot.backends.tensorflow.passes.correct_bias import BIAS, MEANS
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.recipe import OpConfig, Recipe
 from lpot.core.space import restrict
@@ -63,7 +63,7 @@ def coarse(config: OpConfig) -> OpConfig:
     [(conv, 4), (bare_conv, 4), (depthwise, 4), (product(True), 2), (product(False), 2)],
     ids=["conv", "conv without bias", "depthwise", "transposed product", "product"],
 )
-def test_the_means_of_the_outputs_are_mended(build: Callable[[Maker], None], rank: int) -> None:
+def test_the_means_of_the_outputs_are_corrected(build: Callable[[Maker], None], rank: int) -> None:
     model = BACKEND.load(graph_of(build))
     random = np.random.default_rng(2)
     shape = (32, 12, 12, WIDTH) if rank == 4 else (512, WIDTH)
@@ -82,8 +82,8 @@ def test_the_means_of_the_outputs_are_mended(build: Callable[[Maker], None], ran
 
     assert shift((BIAS,)) < 0.2 * shift(())
     (usual,) = BACKEND.rank(model, recipe, seen).values()
-    (mended,) = BACKEND.rank(model, replace(recipe, repairs=(BIAS,)), seen).values()
-    assert mended < usual or build is bare_conv  # there the ranking has no bias to mend
+    (corrected,) = BACKEND.rank(model, replace(recipe, repairs=(BIAS,)), seen).values()
+    assert corrected < usual or build is bare_conv  # there the ranking has no bias to correct
 
 
 def test_means_are_those_of_all_batches() -> None:

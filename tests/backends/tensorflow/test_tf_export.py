@@ -19,7 +19,7 @@ import onnxruntime as ort
 
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, images, rows
 from lpot.backends.tensorflow import TensorflowBackend, offer
-from lpot.backends.tensorflow.passes.mend_bias import BIAS
+from lpot.backends.tensorflow.passes.correct_bias import BIAS
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.errors import UnsupportedModel
 from lpot.core.space import restrict

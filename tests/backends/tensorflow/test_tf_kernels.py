@@ -20,7 +20,7 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
 from lpot.backends.tensorflow.plan import Plan
-from lpot.backends.tensorflow.repair import ground_of
+from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.run import feed, open_session
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.backends.tensorflow.saturation import saturates
@@ -48,9 +48,9 @@ class Trial:
         self.recipe = Recipe({key: change(config) for key, config in start.ops.items()})
         self.observations: Observations = BACKEND.observe(self.model, batches, (0,))[0]
         self.built: TensorflowModel = BACKEND.build(self.model, self.recipe, self.observations)
-        ground = ground_of(self.model.prepared, self.recipe, self.observations)
-        self.prepared = ground.prepared
-        self.plan: Plan = ground.plan()
+        repaired = repair(self.model.prepared, self.recipe, self.observations)
+        self.prepared = repaired.prepared
+        self.plan: Plan = repaired.plan()
 
     def ops(self, kind: str) -> list[Any]:
         return [node for node in self.built.net.nodes.values() if node.op == kind]

@@ -70,7 +70,7 @@ class MxnetModel(Model):
 
     @cached_property
     def even(self) -> Network:
-        """The same function with its channels evened out: what INT8 is made of."""
+        """The same function with its channels equalized: what INT8 is made of."""
         return equalize(self.network)
 
     @cached_property

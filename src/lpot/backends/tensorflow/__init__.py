@@ -20,7 +20,7 @@ from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
-from lpot.backends.tensorflow.passes.mend_bias import BIAS
+from lpot.backends.tensorflow.passes.correct_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop
 from lpot.backends.tensorflow.rank import rank

@@ -1,4 +1,15 @@
-"""A model under a recipe, written from statistics alone."""
+"""A model under a recipe, written from statistics alone.
+
+The way of a graph, a file a stage:
+
+1. `prepare.py` folds the FP32 graph once (`PASSES`); `match.py` finds units (a compute op with its
+   bias, activation and sum) and followers in it. Trials share the result, a `Prepared`.
+2. `repair.py` gives it what the recipe asks for beside precisions (equalized channels, SmoothQuant,
+   split outliers, corrected biases): a `Repaired`, with statistics to match.
+3. `plan.py` decides, changing nothing: a `Step` for each INT8 unit, what is fused (`liveness.py`
+   says which sums may be done in place), and the `Format` of each tensor (`formats.py`).
+4. `build.py` writes it: a `Draft`, into which `passes/quantize_*.py` put one fused op a step.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +27,7 @@ from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
 from lpot.backends.tensorflow.passes.quantize_matmul import quantize_matmul
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.repair import ground_of
+from lpot.backends.tensorflow.repair import repair
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError, UnsupportedOp
 from lpot.core.recipe import OpKey, Recipe
@@ -38,9 +49,9 @@ def build_net(prepared: Prepared, recipe: Recipe, observations: Observations | N
     if recipe.low_ops:
         if observations is None:
             raise CalibrationError("static quantization needs calibration data, and there is none")
-        ground = ground_of(prepared, recipe, observations)
-        prepared = ground.prepared
-        drawn = ground.plan()
+        repaired = repair(prepared, recipe, observations)
+        prepared = repaired.prepared
+        drawn = repaired.plan()
         net = write(prepared, drawn)
         became = {key: drawn.precision(key) for key in recipe.ops}
     halves = [key for key in half_ops(recipe) if key.name in prepared.units]

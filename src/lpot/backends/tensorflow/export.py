@@ -15,8 +15,8 @@ from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.steps import Step
-from lpot.backends.tensorflow.weights import mended_bias, weight_of
+from lpot.backends.tensorflow.units import Step
+from lpot.backends.tensorflow.weights import corrected_bias, weight_of
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
     """Write an ONNX file: the folded graph, with quantization nodes where the plan has 8 bits."""
     if path.suffix != ".onnx":
         path = path.with_name(f"{path.name}.onnx")
-    net = prepared.net if plan is None else _mended(prepared, plan)
+    net = prepared.net if plan is None else _corrected(prepared, plan)
     model = _convert(spell_erfc(net), opset)
     if plan is not None:
         _Qdq(model, prepared, plan).write()
@@ -46,7 +46,7 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
     return path
 
 
-def _mended(prepared: Prepared, plan: Plan) -> Net:
+def _corrected(prepared: Prepared, plan: Plan) -> Net:
     """The graph with the biases that its INT8 ops have."""
     changes: dict[str, NodeDef] = {}
     name_for = Namer(prepared.net.nodes)
@@ -54,8 +54,8 @@ def _mended(prepared: Prepared, plan: Plan) -> Net:
         unit = plan.steps[name].unit
         add = prepared.net.only_user(unit.node) if unit.bias is not None else None
         if add is not None:
-            value = mended_bias(prepared, unit, plan.shifts).astype(np.float32)
-            const = make_const(name_for(f"{unit.node}/mended"), value)
+            value = corrected_bias(prepared, unit, plan.shifts).astype(np.float32)
+            const = make_const(name_for(f"{unit.node}/corrected"), value)
             changes |= {const.name: const, add.name: with_inputs(add, [unit.node, const.name])}
     return prepared.net.changed(changes)
 

@@ -12,14 +12,13 @@ import numpy as np
 
 from lpot.backends.tensorflow.build import build_net
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs, make_node, tensor_name, with_inputs
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.steps import Step, low_readers
+from lpot.backends.tensorflow.units import Step, Unit, low_readers
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.profile import OpTime
@@ -99,7 +98,7 @@ def _shapes(observations: Observations) -> Shapes:
 
 def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float]:
     """The op's share in quantizing its input, and in giving floats to those that want them."""
-    readers = low_readers(prepared, drawn.steps)
+    readers = low_readers(prepared.net, drawn.steps)
     x = step.unit.x
     made_low = x in drawn.held or any(item.out == x for item in drawn.followers.values())
     low = readers.get(step.out, set()) | set(drawn.followers)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import VIEWS, Unit
 from lpot.backends.tensorflow.nodes import data_inputs, node_name
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.units import VIEWS, Unit
 
 # Their output may lie where their input lies.
 SHARING = (*VIEWS, "Identity", "Bitcast", "StopGradient", "Snapshot")

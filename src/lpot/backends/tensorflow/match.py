@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lpot.backends.tensorflow.affine import COMPUTE, is_float32, is_nhwc, output_channels
@@ -11,64 +9,18 @@ from lpot.backends.tensorflow.gelu import match_gelu
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import data_inputs, has_control, tensor_name, text_attr
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.units import (
+    CONV_ACTIVATIONS,
+    FOLLOWERS,
+    MATMUL_ACTIVATIONS,
+    MOVERS,
+    ORIGIN,
+    SUMS,
+    Follower,
+    Residual,
+    Unit,
+)
 from lpot.core.recipe import OpKey
-
-FOLLOWERS = ("MaxPool", "AvgPool", "ConcatV2")
-# Ops that move values of any type. They are no ops of a recipe: they go along where that is free.
-VIEWS = ("Reshape", "Squeeze", "ExpandDims", "StridedSlice", "Slice")
-MOVERS = (*VIEWS, "Pad", "PadV2")
-SUMS = ("Add", "AddV2", "AddN")
-CONV_ACTIVATIONS = ("Relu", "Relu6")
-MATMUL_ACTIVATIONS = (*CONV_ACTIVATIONS, "LeakyRelu", "Elu", "Tanh", "Sigmoid")
-# A pass that lowers an op to a MatMul notes here which op of the user's graph it was.
-ORIGIN = "_lpot_origin"
-
-
-@dataclass(frozen=True)
-class Residual:
-    """The sum behind a unit, and the activation behind the sum."""
-
-    add: str
-    addend: str
-    activation: str
-    out: str
-
-
-@dataclass(frozen=True)
-class Unit:
-    """One compute op with its bias and activation; `out` is the last node of these."""
-
-    key: OpKey
-    node: str
-    x: str
-    weight: str
-    bias: str | None
-    activation: str
-    out: str
-    channels: int
-    padding: tuple[int, ...] | None = None  # of a Pad folded in
-    padded: bool = False  # do zeros enter the window?
-    residual: Residual | None = None
-
-    is_matmul: bool = False
-
-
-@dataclass(frozen=True)
-class Follower:
-    """An op that hands quantized values on with their scale. A mover is not named in recipes."""
-
-    key: OpKey
-    inputs: tuple[str, ...]
-    out: str
-
-    @property
-    def is_mover(self) -> bool:
-        return self.key.kind in MOVERS
-
-    @property
-    def is_view(self) -> bool:
-        """May its output share memory with its input?"""
-        return self.key.kind in VIEWS
 
 
 def key_of(node: NodeDef) -> OpKey:

@@ -16,7 +16,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import node_name
-from lpot.backends.tensorflow.passes.mend_bias import MEANS
+from lpot.backends.tensorflow.passes.correct_bias import MEANS
 from lpot.backends.tensorflow.passes.watch_tensors import (
     watch,
     watch_channels,
@@ -77,17 +77,17 @@ def observe(
 def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
     """By what to divide channels, from the largest values of the first batch."""
     prepared = model.prepared
-    uneven = prepared.uneven
-    if not uneven:
+    chosen = prepared.equalizable
+    if not chosen:
         return {}
-    net, fetches = watch_channels(prepared.net, list(uneven.values()))
+    net, fetches = watch_channels(prepared.net, list(chosen.values()))
     _, session = open_session(net.graph_def(), quick=True)
     with closing(session):
         steps = _results(session, model, [first], fetches, (1,))
         peaks = next((results for _, results, _ in steps), None)
     if peaks is None:
         return {}
-    named = dict(zip(uneven, peaks, strict=True))
+    named = dict(zip(chosen, peaks, strict=True))
     return prepared.factors({k: v for k, v in named.items() if np.isfinite(v).all()})
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lpot.backends.tensorflow.formats import Format, makes, takes
-from lpot.backends.tensorflow.hold import hold
+from lpot.backends.tensorflow.formats import Format, choose_formats, makes, takes
 from lpot.backends.tensorflow.liveness import can_sum
-from lpot.backends.tensorflow.match import Follower, Unit
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.steps import Step, low_readers
+from lpot.backends.tensorflow.units import Follower, Step, Unit, low_readers
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
@@ -73,7 +71,7 @@ def plan(
     while True:
         steps = _steps(prepared, configs, shapes, barred)
         followers = _followers(prepared, configs, steps)
-        wanted, held, signed = hold(prepared, steps, followers, stats)
+        wanted, held, signed = choose_formats(prepared, steps, followers, stats)
         failed = {
             name
             for name, step in steps.items()
@@ -138,7 +136,7 @@ class _Company:
     def __init__(self, prepared: Prepared, steps: Mapping[str, Step]) -> None:
         self.net = prepared.net
         self.makers = {step.out: step for step in steps.values()}
-        self.readers = low_readers(prepared, steps)
+        self.readers = low_readers(prepared.net, steps)
 
     def keeps(self, item: Follower, active: Mapping[str, Follower]) -> bool:
         if not all(self._is_made(name, active) for name in item.inputs):

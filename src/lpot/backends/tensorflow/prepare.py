@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Follower, Unit, match_followers, match_units
+from lpot.backends.tensorflow.match import match_followers, match_units
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
@@ -34,6 +34,7 @@ from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
+from lpot.backends.tensorflow.units import Follower, Unit
 from lpot.core.ptq.smoothquant import Extremes
 from lpot.core.recipe import OpKey
 
@@ -75,8 +76,8 @@ class Prepared:
     _equalized: dict[Any, Prepared] = field(default_factory=dict)
 
     @cached_property
-    def uneven(self) -> dict[str, str]:
-        """Op → the tensor it makes whose channels may be evened out."""
+    def equalizable(self) -> dict[str, str]:
+        """Op → the tensor it makes whose channels may be equalized."""
         pairs = equalizable(self.net, self.units, self.followers)
         return {name: self.units[name].out for name in pairs}
 
@@ -87,7 +88,7 @@ class Prepared:
         return {name: scale for name, scale in found.items() if (scale != 1.0).any()}
 
     def equalized(self, scales: Mapping[str, np.ndarray]) -> Prepared:
-        """The same graph with channels evened out; made once for the same factors."""
+        """The same graph with its channels equalized; made once for the same factors."""
         if not scales:
             return self
         key = tuple((name, scale.tobytes()) for name, scale in sorted(scales.items()))

@@ -1,4 +1,4 @@
-"""Which op harms the outputs most when it alone is INT8."""
+"""Sensitivity: how far the outputs move when one op alone is INT8."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import NOBODY, simulate_ops
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.repair import ground_of
+from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.run import feed, open_session
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
@@ -19,18 +19,18 @@ from lpot.core.recipe import OpKey, Recipe
 
 
 def rank(model: TensorflowModel, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
-    """Harm of each INT8 compute op: squared error over squared value, summed over the last tensors.
+    """Squared error over squared value, for each INT8 compute op, summed over the last tensors.
 
     Not the outputs are compared but the last results of compute ops: what stands behind them
     (NMS, argmax) hides small errors and blows up others.
     """
-    ground = ground_of(model.prepared, recipe, observations)
-    prepared = ground.prepared
+    repaired = repair(model.prepared, recipe, observations)
+    prepared = repaired.prepared
     keys = [key for key in recipe.low_ops if key.name in prepared.units]
     if not observations.probe or not keys:
         return {}
     plans = {
-        number: ground.plan(Recipe({key: ground.recipe.ops[key]}))
+        number: repaired.plan(Recipe({key: repaired.recipe.ops[key]}))
         for number, key in enumerate(keys)
     }
     net, which, moved = simulate_ops(prepared, plans)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lpot.backends.tensorflow.passes.mend_bias import BIAS, MEANS, bias_shifts
+from lpot.backends.tensorflow.passes.correct_bias import BIAS, MEANS, bias_shifts
 from lpot.backends.tensorflow.passes.smooth_channels import smooth_channels
 from lpot.backends.tensorflow.passes.split_outliers import split_outliers
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
@@ -22,14 +22,14 @@ SPLIT = "split_outliers"  # the repair's name in a recipe
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class Repaired:
     """The recipe has a line for each op that a repair has added."""
 
     prepared: Prepared
     recipe: Recipe
     stats: Mapping[str, TensorStats]
     shapes: Shapes
-    means: Mapping[str, np.ndarray]  # by tensor and channel; empty where biases are not mended
+    means: Mapping[str, np.ndarray]  # by tensor and channel; empty where biases are not corrected
 
     def plan(self, recipe: Recipe | None = None) -> Plan:
         """The plan of the recipe, or of another one for the same graph."""
@@ -37,30 +37,30 @@ class Ground:
         return replace(drawn, shifts=bias_shifts(self.prepared, drawn, self.means))
 
 
-def ground_of(prepared: Prepared, recipe: Recipe, observations: Observations) -> Ground:
+def repair(prepared: Prepared, recipe: Recipe, observations: Observations) -> Repaired:
     """Equalized as calibration found it; split and smoothed as the recipe says."""
     scales = {
         name.removeprefix(SCALES): scale
         for name, scale in observations.extra.items()
         if name.startswith(SCALES)
     }
-    even = prepared.equalized(scales)
+    equalized = prepared.equalized(scales)
     shapes = Shapes.of(observations)
     means = _means(recipe, observations)
     alpha = smoothing(recipe)
     if alpha is None and SPLIT not in recipe.repairs:
-        return Ground(even, recipe, observations.tensors, shapes, means)
-    mended = repaired(even, extremes(observations), SPLIT in recipe.repairs, alpha)
+        return Repaired(equalized, recipe, observations.tensors, shapes, means)
+    patch = patched(equalized, extremes(observations), SPLIT in recipe.repairs, alpha)
     stats = dict(observations.tensors)
-    for name, found in mended.fresh.items():
+    for name, found in patch.fresh.items():
         stats[name] = TensorStats.empty()
         stats[name].update(found.smoothed(np.ones(1)))
     seen = {**shapes.seen}
-    for name, other in mended.like.items():
+    for name, other in patch.like.items():
         if other in seen:
             seen[name] = seen[other]
-    means = {**means, **_spread_means(means, mended)}
-    return Ground(mended.prepared, _spread(recipe, mended), stats, Shapes(seen), means)
+    means = {**means, **_spread_means(means, patch)}
+    return Repaired(patch.prepared, _spread(recipe, patch), stats, Shapes(seen), means)
 
 
 def _means(recipe: Recipe, observations: Observations) -> dict[str, np.ndarray]:
@@ -73,22 +73,22 @@ def _means(recipe: Recipe, observations: Observations) -> dict[str, np.ndarray]:
     }
 
 
-def _spread_means(means: Mapping[str, np.ndarray], mended: Patched) -> dict[str, np.ndarray]:
+def _spread_means(means: Mapping[str, np.ndarray], patch: Patched) -> dict[str, np.ndarray]:
     """The means of tensors that repairs have made of others."""
     found = {
         name: means[source] * factors
-        for name, (source, factors) in mended.scaled.items()
+        for name, (source, factors) in patch.scaled.items()
         if source in means
     }
     picked = {
         name: means[source][channels]
-        for name, (source, channels) in mended.picked.items()
+        for name, (source, channels) in patch.picked.items()
         if source in means
     }
     return {**found, **picked}
 
 
-def repaired(
+def patched(
     prepared: Prepared, seen: Mapping[str, Extremes], split: bool, alpha: float | None
 ) -> Patched:
     """Made once for the same repairs: trials share the graph and its quantized weights.
@@ -108,18 +108,18 @@ def repaired(
     return prepared.patched[key]
 
 
-def _spread(recipe: Recipe, mended: Patched) -> Recipe:
+def _spread(recipe: Recipe, patch: Patched) -> Recipe:
     """The recipe for the ops of the repaired graph.
 
     Of a tensor that a repair has made only the ends of its range are known.
     """
     configs = {key.name: config for key, config in recipe.ops.items()}
     ops: dict[OpKey, OpConfig] = dict(recipe.ops)
-    for name, unit in mended.prepared.units.items():
-        config = configs.get(mended.twins.get(name, name))
+    for name, unit in patch.prepared.units.items():
+        config = configs.get(patch.twins.get(name, name))
         if config is None:
             continue
-        if unit.x in mended.fresh and not config.is_float:
+        if unit.x in patch.fresh and not config.is_float:
             config = replace(config, activation=replace(config.activation, algorithm="minmax"))
         ops[unit.key] = config
     return replace(recipe, ops=ops)

@@ -9,8 +9,8 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.units import Unit
 from lpot.core.numerics import quantize_weight
 from lpot.core.recipe import TensorConfig
 
@@ -57,7 +57,7 @@ def _quantize(prepared: Prepared, unit: Unit, config: TensorConfig, signed: bool
     )
 
 
-def mended_bias(prepared: Prepared, unit: Unit, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
+def corrected_bias(prepared: Prepared, unit: Unit, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
     """The bias less what rounding the weight adds on the average; zeros where there is none."""
     bias = np.zeros(unit.channels)
     if unit.bias is not None:

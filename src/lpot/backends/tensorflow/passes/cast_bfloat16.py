@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import CONV_ACTIVATIONS, Unit
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.units import CONV_ACTIVATIONS, Unit
 
 
 def cast_bfloat16(net: Net, units: Iterable[Unit]) -> Net:

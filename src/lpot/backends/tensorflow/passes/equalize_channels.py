@@ -1,4 +1,4 @@
-"""Even out the channels between two compute ops, without changing what the graph computes.
+"""Equalize the channels between two compute ops, without changing what the graph computes.
 
 Behind a Relu (or nothing) a channel may be divided by a factor if the weights that read it are
 multiplied by the same. Factors are powers of two, so that every float result stays the same to the
@@ -13,9 +13,9 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Follower, Unit
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.units import Follower, Unit
 
 HOMOGENEOUS = ("", "Relu")
 LARGEST = 2.0**12

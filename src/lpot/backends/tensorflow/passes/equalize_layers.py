@@ -1,4 +1,4 @@
-"""Cross-layer equalization of channels that were torn apart: FP32 results stay bit for bit.
+"""Cross-layer equalization of channels whose weights differ much: FP32 results stay bit for bit.
 
 Works on weights alone, and on whole streams: sums, concatenations, shortcuts with zeros.
 """

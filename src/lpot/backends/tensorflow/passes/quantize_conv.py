@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lpot.backends.tensorflow.draft import Draft
+from lpot.backends.tensorflow.draft import Draft, operands_of
 from lpot.backends.tensorflow.nodes import make_node
-from lpot.backends.tensorflow.operands import operands_of
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.steps import Step
-from lpot.backends.tensorflow.weights import bias_of, mended_bias, weight_of
+from lpot.backends.tensorflow.units import Step
+from lpot.backends.tensorflow.weights import bias_of, corrected_bias, weight_of
 
 FUSED = {
     "Conv2D": "_FusedQuantizedConv2D",
@@ -27,7 +26,7 @@ def quantize_conv(draft: Draft, step: Step) -> None:
     # With an activation the form has no shift; without one the bias lifts everything above 0,
     # where the Relu that comes with a fused sum changes nothing.
     shift_added = added.shift if added is not None else 0.0
-    plain = mended_bias(draft.prepared, unit, draft.plan.shifts)
+    plain = corrected_bias(draft.prepared, unit, draft.plan.shifts)
     bias = bias_of(plain, weight, taken, given.shift, shift_added)
     operands = operands_of(draft, step, taken, weight, bias)
     if added is not None and step.addend is not None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from lpot.backends.tensorflow.draft import Draft
+from lpot.backends.tensorflow.draft import Draft, Operands, operands_of
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.nodes import make_node
-from lpot.backends.tensorflow.operands import Operands, operands_of
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.steps import Step
-from lpot.backends.tensorflow.weights import bias_of, mended_bias, weight_of
+from lpot.backends.tensorflow.units import Step
+from lpot.backends.tensorflow.weights import bias_of, corrected_bias, weight_of
 
 # Their result is above 0 or is cut by the range; a zero point can travel in the bias.
 LINEAR = ("", "Relu", "Relu6")
@@ -20,7 +19,7 @@ def quantize_matmul(draft: Draft, step: Step) -> None:
     taken, given = draft.plan.taken(unit), draft.plan.held.get(step.out)
     weight = weight_of(draft.prepared, unit, step.config.weight, taken)
     shift = given.shift if given is not None and step.activation in LINEAR else 0.0
-    plain = mended_bias(draft.prepared, unit, draft.plan.shifts)
+    plain = corrected_bias(draft.prepared, unit, draft.plan.shifts)
     bias = bias_of(plain, weight, taken, shift)
     operands = operands_of(draft, step, taken, weight, bias)
     if step.activation:

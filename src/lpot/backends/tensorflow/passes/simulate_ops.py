@@ -12,12 +12,11 @@ import numpy as np
 from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.steps import Step
+from lpot.backends.tensorflow.units import Step, Unit
 from lpot.backends.tensorflow.weights import weight_of
 
 NOBODY = -1  # a number no op has
@@ -89,19 +88,19 @@ class _Sketch:
         )
         self._put(with_inputs(node, [source, blend]))
         if unit.key.name in plan.shifts and unit.bias is not None:
-            self._mend_bias(stem, unit, chosen, plan.shifts[unit.key.name])
+            self._correct_bias(stem, unit, chosen, plan.shifts[unit.key.name])
         if step.out in plan.held:
             self.moved[step.out] = self._rounded(
                 f"{stem}/out", step.out, chosen, plan.held[step.out]
             )
 
-    def _mend_bias(self, stem: str, unit: Unit, chosen: str, shift: np.ndarray) -> None:
+    def _correct_bias(self, stem: str, unit: Unit, chosen: str, shift: np.ndarray) -> None:
         assert unit.bias is not None
         add = self.prepared.net.only_user(unit.node)
         value = self.prepared.net.constant(unit.bias)
         assert add is not None and value is not None
-        mended = self._put(make_const(f"{stem}/bias", (value - shift).astype(np.float32)))
-        inputs = [chosen, mended, unit.bias]
+        corrected = self._put(make_const(f"{stem}/bias", (value - shift).astype(np.float32)))
+        inputs = [chosen, corrected, unit.bias]
         blend = self._put(make_node("SelectV2", f"{stem}/bias_blend", inputs, T=tf.float32))
         self._put(with_inputs(add, [unit.node, blend]))
 

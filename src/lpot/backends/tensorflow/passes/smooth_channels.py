@@ -1,5 +1,5 @@
-"""Even out outlier channels in front of matrix products: what is taken from the activation is given
-to the weights that read it.
+"""SmoothQuant in front of matrix products: what is taken from outlier channels of the activation is
+given to the weights that read it.
 
 The factors are powers of two, so that FP32 results stay bit for bit. All products that read a
 tensor share its factors, and one quantized form of it.
@@ -12,7 +12,6 @@ from dataclasses import replace
 import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.nodes import (
     Namer,
     make_const,
@@ -24,6 +23,7 @@ from lpot.backends.tensorflow.passes.equalize_channels import input_axis, input_
 from lpot.backends.tensorflow.passes.fold_factors import fold_factors
 from lpot.backends.tensorflow.prepare import Patched, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.units import Unit
 from lpot.core.ptq.smoothquant import Extremes, smooth_factors
 
 

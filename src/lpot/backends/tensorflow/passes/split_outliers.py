@@ -1,8 +1,8 @@
-"""Take the few loud channels between two matrix products out into narrow products of their own.
+"""Take the few outlier channels between two matrix products out into narrow products of their own.
 
 An activation like GELU stands between the two, so that no factor can pass. In the wide products the
-loud channels become zero and their range is that of the others; the narrow ones keep a range for
-the loud ones, and what they give is added to the sum that the second product ends in.
+outliers become zero and their range is that of the others; the narrow ones keep a range for
+the outliers, and what they give is added to the sum that the second product ends in.
 """
 
 from __future__ import annotations
@@ -14,41 +14,41 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import Unit
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input_axis
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.units import Unit
 from lpot.core.ptq.smoothquant import Extremes
 
 MOST = 16  # channels taken out of one tensor
-LOUD = 2.0  # times the largest channel of those that stay
+OUTLIER = 2.0  # times the largest channel of those that stay
 
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """The product that makes loud channels, the one that reads them, and which they are."""
+    """The product that makes outlier channels, the one that reads them, and which they are."""
 
     first: Unit
     second: Unit
-    loud: np.ndarray
+    outliers: np.ndarray
 
 
-def loud_pairs(prepared: Prepared, extremes: Mapping[str, Extremes]) -> Iterator[Pair]:
+def outlier_pairs(prepared: Prepared, extremes: Mapping[str, Extremes]) -> Iterator[Pair]:
     readers = {unit.node: unit for unit in prepared.units.values() if unit.is_matmul}
     for first in prepared.units.values():
         if not first.is_matmul or first.activation in HOMOGENEOUS or first.out not in extremes:
-            continue  # without an activation in the way, equalization has evened them out
+            continue  # without an activation in the way, equalization has balanced them
         user = prepared.net.only_user(first.out)
         second = readers.get(user.name) if user is not None else None
         if second is None or not _ends_in_a_sum(second):
             continue
-        loud = loud_channels(extremes[first.out])
-        if loud.size:
-            yield Pair(first, second, loud)
+        outliers = outlier_channels(extremes[first.out])
+        if outliers.size:
+            yield Pair(first, second, outliers)
 
 
-def loud_channels(found: Extremes) -> np.ndarray:
+def outlier_channels(found: Extremes) -> np.ndarray:
     """The few channels that alone stretch the range; none where many do."""
     largest = found.largest
     most = min(MOST, largest.size // 16)
@@ -56,7 +56,7 @@ def loud_channels(found: Extremes) -> np.ndarray:
         return np.zeros(0, np.int64)
     order = np.argsort(-largest, kind="stable")
     usual = largest[order[most]]
-    return np.sort(order[:most][largest[order[:most]] > LOUD * usual]) if usual else order[:0]
+    return np.sort(order[:most][largest[order[:most]] > OUTLIER * usual]) if usual else order[:0]
 
 
 def _ends_in_a_sum(unit: Unit) -> bool:
@@ -71,15 +71,15 @@ def split_outliers(patched: Patched) -> Patched:
     fresh: dict[str, Extremes] = {}
     picked: dict[str, tuple[str, np.ndarray]] = {}
     name_for = Namer(prepared.net.nodes)
-    for pair in loud_pairs(prepared, patched.extremes):
+    for pair in outlier_pairs(prepared, patched.extremes):
         made = _Split(prepared.net, pair, name_for(f"{pair.second.node}/outliers"))
         changes.update((node.name, node) for node in made.nodes())
         like.update(made.like)
         twins |= {made.up: pair.first.key.name, made.down: pair.second.key.name}
-        seen, loud = patched.extremes[pair.first.out], pair.loud
-        fresh[pair.first.out] = _without(seen, loud)
-        fresh[made.between] = Extremes(seen.low[loud], seen.high[loud])
-        picked[made.between] = (pair.first.out, loud)
+        seen, outliers = patched.extremes[pair.first.out], pair.outliers
+        fresh[pair.first.out] = _without(seen, outliers)
+        fresh[made.between] = Extremes(seen.low[outliers], seen.high[outliers])
+        picked[made.between] = (pair.first.out, outliers)
     if not changes:
         return patched
     # A tensor that keeps its name and is quieter now counts as quieter for what comes next.
@@ -94,9 +94,9 @@ def split_outliers(patched: Patched) -> Patched:
     )
 
 
-def _without(seen: Extremes, loud: np.ndarray) -> Extremes:
+def _without(seen: Extremes, outliers: np.ndarray) -> Extremes:
     low, high = seen.low.copy(), seen.high.copy()
-    low[loud] = high[loud] = 0.0
+    low[outliers] = high[outliers] = 0.0
     return Extremes(low, high)
 
 
@@ -118,11 +118,11 @@ class _Split:
         return value
 
     def _wide_first(self) -> list[NodeDef]:
-        """The first product without the loud channels: zeros, so that its width stays even."""
+        """The first product without the outlier channels: zeros, so that its width stays even."""
         unit = self.pair.first
         node = self.net.nodes[unit.node]
         mask = np.ones(unit.channels)
-        mask[self.pair.loud] = 0.0
+        mask[self.pair.outliers] = 0.0
         quiet = scaled_weight(node, self._value(unit.weight), mask)
         weight = make_const(f"{self.stem}/first_quiet", quiet)
         made = [weight, with_inputs(node, [node.input[0], weight.name, *node.input[2:]])]
@@ -134,18 +134,18 @@ class _Split:
         return made
 
     def _narrow_first(self) -> list[NodeDef]:
-        unit, loud = self.pair.first, self.pair.loud
+        unit, outliers = self.pair.first, self.pair.outliers
         node = self.net.nodes[unit.node]
         value = self._value(unit.weight)
-        part = value[loud].T if is_transposed(node) else value[:, loud]
-        weight = make_const(f"{self.stem}/first_loud", np.ascontiguousarray(part))
+        part = value[outliers].T if is_transposed(node) else value[:, outliers]
+        weight = make_const(f"{self.stem}/first_outliers", np.ascontiguousarray(part))
         made = [
             weight,
             make_node("MatMul", self.up, [unit.x, weight.name], T=tf.float32),
         ]
         start, last = unit.node, self.up
         if unit.bias is not None:
-            bias = make_const(f"{self.stem}/bias_loud", self._value(unit.bias)[loud])
+            bias = make_const(f"{self.stem}/bias_outliers", self._value(unit.bias)[outliers])
             add = make_node("BiasAdd", f"{self.stem}/biased", [self.up, bias.name], T=tf.float32)
             made += [bias, add]
             start, last = self._bias_add(unit).name, add.name
@@ -153,17 +153,17 @@ class _Split:
         return [*made, *copies]
 
     def _second(self) -> list[NodeDef]:
-        unit, loud = self.pair.second, self.pair.loud
+        unit, outliers = self.pair.second, self.pair.outliers
         node = self.net.nodes[unit.node]
         value = self._value(unit.weight)
         axis = input_axis(self.net, unit)
         quiet = value.copy()
-        quiet[(slice(None),) * axis + (loud,)] = 0.0
-        rows = np.take(value, loud, axis)
+        quiet[(slice(None),) * axis + (outliers,)] = 0.0
+        rows = np.take(value, outliers, axis)
         narrow = np.ascontiguousarray(rows.T if is_transposed(node) else rows)
         weights = [
             make_const(f"{self.stem}/second_quiet", quiet),
-            make_const(f"{self.stem}/second_loud", narrow),
+            make_const(f"{self.stem}/second_outliers", narrow),
         ]
         return [
             *weights,

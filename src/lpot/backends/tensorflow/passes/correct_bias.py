@@ -1,4 +1,4 @@
-"""Mend what rounding a weight does to the mean of its op's outputs, by way of the bias.
+"""Bias correction: what rounding does to the mean of an op's outputs is taken off its bias.
 
 Rounding shifts an output by the error of its weights times the mean of what they are multiplied
 with, which the calibration pass has seen. It costs nothing when the model runs.
@@ -15,7 +15,7 @@ from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.passes.simulate_ops import rounded_weight
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.steps import Step
+from lpot.backends.tensorflow.units import Step
 
 BIAS = "bias"  # the repair's name in a recipe
 MEANS = "means/"  # where the means of channels lie among the extras of observations
