@@ -7,6 +7,10 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 SOURCES := src tests benchmarks tools examples
 TYPED := src/lpot
 
+# A file's tests stay together. A worker that has seen all frameworks takes 1.5 GB.
+WORKERS ?= 2
+PARALLEL := --numprocesses $(WORKERS) --dist loadfile
+
 MXNET_TESTS := tests/backends/mxnet tests/backends/test_remote.py tests/core tests/strategy tests/config
 # MXNet is retired upstream: it needs an environment of its own, with numpy below 1.24, which no
 # Python above 3.11 can install. There its tests are left out, saying so.
@@ -27,7 +31,7 @@ test: test-main $(if $(HAS_MXNET),test-mxnet,no-mxnet)
 
 test-main: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev)
 	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(MXNET)/bin/python) \
-		$(BIN)/python -m pytest -m "not slow"
+		$(BIN)/python -m pytest -m "not slow" $(PARALLEL)
 
 test-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS)
@@ -65,7 +69,7 @@ test-all: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev,no-mxnet)
 # Branches counted, in child processes, too.
 coverage: $(VENV)/.dev
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -m "not slow"
+	$(BIN)/python -m coverage run -m pytest -m "not slow" $(PARALLEL)
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 

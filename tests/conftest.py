@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 from itertools import groupby
 
 import pytest
 from hypothesis import settings
+
+# Workers share the cores. With a thread pool of each framework in each of them, half of the time
+# goes into pools that wait for each other. Run alone, everything has as many threads as ever.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "LPOT_THREADS"):
+        os.environ.setdefault(name, "1")
 
 # Examples are never timed: on a busy machine, or an emulated CPU, a correct one takes seconds.
 settings.register_profile("lpot", deadline=None)
