@@ -60,17 +60,21 @@ def test_an_empty_source_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "has no file of" in told and "the tasks are" in told
 
 
-def test_an_archive_writes_nowhere_else(tmp_path: Path) -> None:
+def test_an_archive_gives_its_tables_and_writes_nowhere_else(tmp_path: Path) -> None:
     path = tmp_path / "a.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("../../evil.tsv", "x")
         archive.writestr("RTE/dev.tsv", "y")
+        archive.writestr("RTE/original/dev.tsv", "x")
         archive.writestr("RTE/run.sh", "z")
-    script("prepare_dataset", FOLDER).unpack(path, tmp_path / "deep" / "RTE")
-    assert sorted(one.name for one in (tmp_path / "deep" / "RTE").iterdir()) == [
-        "dev.tsv",
-        "evil.tsv",
-    ]
+    unpack = script("prepare_dataset", FOLDER).unpack
+    unpack(path, tmp_path / "deep" / "RTE")
+    assert [one.name for one in (tmp_path / "deep" / "RTE").iterdir()] == ["dev.tsv"]
+    assert (tmp_path / "deep" / "RTE" / "dev.tsv").read_text() == "y"
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("../../evil.tsv", "x")
+    with pytest.raises(SystemExit, match="points outside"):
+        unpack(path, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
     assert not list(tmp_path.parent.glob("evil.tsv"))
 
 

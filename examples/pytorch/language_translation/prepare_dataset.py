@@ -10,17 +10,15 @@ import argparse
 import gzip
 import json
 import shutil
-import time
-import urllib.error
-import urllib.request
-import zipfile
+import sys
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-GLUE = "https://dl.fbaipublicfiles.com/glue/data"
-MRPC = "https://dl.fbaipublicfiles.com/senteval/senteval_data"
-SQUAD = "https://rajpurkar.github.io/SQuAD-explorer/dataset"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import downloads
+
 # task → the archive's name; MRPC and SQuAD come as plain files
 ARCHIVES = {
     "CoLA": "CoLA", "SST-2": "SST-2", "STS-B": "STS-B", "QQP": "QQP-clean", "MNLI": "MNLI",
@@ -152,60 +150,33 @@ def question_article(number: int, row: dict[str, str]) -> dict[str, Any]:
 # -- from the network ------------------------------------------------------------------------
 
 
-def fetch(url: str, path: Path) -> None:
-    """A file, told about while it comes; one that is there already is not fetched again."""
-    if path.is_file():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    try:
-        with urllib.request.urlopen(url, timeout=60) as stream, draft.open("wb") as file:
-            total = int(stream.headers.get("Content-Length") or 0)
-            start = told = time.monotonic()
-            while block := stream.read(1 << 20):
-                file.write(block)
-                if time.monotonic() - told > 2 and total:
-                    told = time.monotonic()
-                    left = (told - start) * (total / file.tell() - 1)
-                    print(f"{path.name}: {file.tell() / total:.0%}, {left:.0f} s left", flush=True)
-    except (urllib.error.URLError, TimeoutError, OSError) as error:
-        raise SystemExit(
-            f"error: {url} can't be fetched ({error}): without a network give --source=DIR"
-        ) from error
-    draft.replace(path)
-
-
 def download(output: Path, tasks: Sequence[str]) -> list[Path]:
     for task in tasks:
         if task == "SQuAD":
             for part in ("train", "dev"):
-                fetch(f"{SQUAD}/{part}-v1.1.json", output / task / f"{part}-v1.1.json")
+                downloads.fetched(f"{part}-v1.1.json", output / task)
         elif task == "MRPC":
             download_mrpc(output / task)
         else:
-            archive = output / f"{ARCHIVES[task]}.zip"
-            fetch(f"{GLUE}/{archive.name}", archive)
-            unpack(archive, output / task)
+            unpack(downloads.fetched(f"{ARCHIVES[task]}.zip", output), output / task)
     return [path for task in tasks for path in sorted((output / task).glob("*.*"))]
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Only the tsv files, by their bare names: an archive can't write anywhere else."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(archive) as stored:
-        for entry in stored.namelist():
-            name = Path(entry).name
-            if name.endswith(".tsv") and "original" not in entry:
-                with stored.open(entry) as source, (folder / name).open("wb") as target:
-                    shutil.copyfileobj(source, target)
+    """The tsv files alone, without the archive's folders."""
+    with tempfile.TemporaryDirectory(dir=archive.parent, prefix=".unpacked-") as name:
+        for path in downloads.unpacked(archive, Path(name)):
+            if path.suffix == ".tsv" and "original" not in str(path.relative_to(name)):
+                folder.mkdir(parents=True, exist_ok=True)
+                path.replace(folder / path.name)
 
 
 def download_mrpc(folder: Path) -> None:
     """The dev set is the part of the published train file whose ids GLUE lists."""
     for part in ("train", "test"):
-        fetch(f"{MRPC}/msr_paraphrase_{part}.txt", folder / f"msr_paraphrase_{part}.txt")
-    fetch(f"{GLUE}/mrpc_dev_ids.tsv", folder / "dev_ids.tsv")
-    wanted = {tuple(row[:2]) for row in read_rows(folder / "dev_ids.tsv")}
+        downloads.fetched(f"msr_paraphrase_{part}.txt", folder)
+    ids = downloads.fetched("mrpc_dev_ids.tsv", folder)
+    wanted = {tuple(row[:2]) for row in read_rows(ids)}
     rows = read_rows(folder / "msr_paraphrase_train.txt")[1:]
     head = MRPC_HEAD.split("\t")
     write_rows(folder / "dev.tsv", [head, *(r for r in rows if tuple(r[1:3]) in wanted)])

@@ -3,7 +3,8 @@
 #
 #   . prepare_dataset.sh [--output_dir=./data] [--source=DIR] [--parts=val,train,test] [--masks]
 #
-# May be sourced or run. Without --source the zip files come from cocodataset.org; DIR holds
+# May be sourced or run. Without --source the zip files come from cocodataset.org (27 GB; the val
+# part 1.1 GB), checked by their SHA-256; DIR holds
 # annotations/ and val2017/, train2017/, test2017/ (whatever is there). No protoc is needed.
 
 _lpot_coco_part() { # part, source folder, output folder, masks
@@ -19,17 +20,12 @@ _lpot_coco_part() { # part, source folder, output folder, masks
     --annotations "$listing" --output "$output/coco_$part.record" $masks
 }
 
-_lpot_coco_fetch() { # address, folder
-  local file=$2/${1##*/}
-  if [ ! -f "$file" ]; then
-    curl --fail --location --output "$file.part" "$1" && mv "$file.part" "$file" ||
-      { echo "$1: can't be fetched; give --source=DIR with COCO in it" >&2; return 1; }
-  fi
-  "${PYTHON:-python}" -m zipfile -e "$file" "$2"
+_lpot_coco_fetch() { # name, folder
+  "${PYTHON:-python}" "$_lpot_coco_here/../../downloads.py" "$1" "$2" --unpack
 }
 
 _lpot_coco_main() {
-  local output=./data source= parts=val,train,test masks= word part address
+  local output=./data source= parts=val,train,test masks= word part
   for word in "$@"; do
     case $word in
       --output_dir=*) output=${word#*=} ;;
@@ -43,12 +39,11 @@ _lpot_coco_main() {
   if [ -z "$source" ]; then
     source=$output/raw
     mkdir -p "$source" || return 1
-    address=http://images.cocodataset.org
-    _lpot_coco_fetch "$address/annotations/annotations_trainval2017.zip" "$source" || return 1
+    _lpot_coco_fetch annotations_trainval2017.zip "$source" || return 1
     for part in ${parts//,/ }; do
       [ "$part" != test ] ||
-        _lpot_coco_fetch "$address/annotations/image_info_test2017.zip" "$source" || return 1
-      _lpot_coco_fetch "$address/zips/${part}2017.zip" "$source" || return 1
+        _lpot_coco_fetch image_info_test2017.zip "$source" || return 1
+      _lpot_coco_fetch "${part}2017.zip" "$source" || return 1
     done
   fi
   for part in ${parts//,/ }; do

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import tarfile
-import urllib.error
-import urllib.request
+import sys
 from pathlib import Path
 
-ZOO = "http://download.tensorflow.org/models/object_detection/"
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import downloads
+
 FILES = {
     "ssd_resnet50_v1": (
         "ssd_resnet50_v1_fpn_shared_box_predictor_640x640_coco14_sync_2018_07_03.tar.gz"
@@ -43,37 +43,19 @@ def parser() -> argparse.ArgumentParser:
     return whole
 
 
-def fetch(address: str, target: Path) -> None:
-    draft = target.with_name(f".{target.name}.part")
-    try:
-        urllib.request.urlretrieve(address, draft)
-    except (urllib.error.URLError, OSError) as error:
-        draft.unlink(missing_ok=True)
-        raise SystemExit(
-            f"{address}: can't be fetched ({error}). Fetch it elsewhere, and give the file with "
-            f"--source={target.name}"
-        ) from error
-    draft.replace(target)
-
-
 def unpack(archive: Path, folder: Path) -> Path:
-    """The archive's one folder; members that point outside are refused."""
-    try:
-        with tarfile.open(archive) as opened:
-            names = opened.getnames()
-            opened.extractall(folder, filter="data")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise SystemExit(f"{archive}: can't be unpacked: {error}") from error
-    return folder / Path(names[0]).parts[0]
+    """The archive's one folder; links, and members that point outside, are refused."""
+    written = downloads.unpacked(archive, folder)
+    if not written:
+        raise SystemExit(f"{archive}: can't be unpacked: it is empty")
+    return folder / written[0].relative_to(folder).parts[0]
 
 
 def main() -> None:
     options = parser().parse_args()
     folder = Path(options.model_path)
     folder.mkdir(parents=True, exist_ok=True)
-    archive = options.source or folder / FILES[options.model_name]
-    if not archive.exists():
-        fetch(ZOO + FILES[options.model_name], archive)
+    archive = options.source or downloads.fetched(FILES[options.model_name], folder)
     print(unpack(archive, folder))
 
 

@@ -2,10 +2,11 @@
 # SQuAD v1.1 and BERT's vocabulary:
 #   bash prepare_dataset.sh --output_dir=./data [--source=DIR]
 #
-# Gives OUTPUT/wwm_uncased_L-24_H-1024_A-16 with dev-v1.1.json, vocab.txt and bert_config.json. With
+# Downloads 1.3 GB and gives OUTPUT/wwm_uncased_L-24_H-1024_A-16 with dev-v1.1.json, vocab.txt and bert_config.json. With
 # --source nothing is downloaded: DIR holds a dev json (dev-v1.1.json, or dev*.json), and may hold
 # vocab.txt and bert_config.json.
 set -e
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 name=wwm_uncased_L-24_H-1024_A-16
 output_dir=./data
 for word in "$@"; do
@@ -26,12 +27,7 @@ if [ -n "$source" ]; then
     [ ! -f "$source/$file" ] || cp "$source/$file" "$target/"
   done
 else
-  fetch() {
-    curl --fail --location --output "$2" "$1" ||
-      { echo "$1: can't be fetched; give --source=DIR" >&2; exit 1; }
-  }
-  fetch "https://storage.googleapis.com/bert_models/2019_05_30/$name.zip" "$output_dir/$name.zip"
-  "${PYTHON:-python}" -m zipfile -e "$output_dir/$name.zip" "$output_dir"
-  fetch https://rajpurkar.github.io/SQuAD-explorer/dataset/dev-v1.1.json "$target/dev-v1.1.json"
+  "${PYTHON:-python}" "$here/../../../downloads.py" "$name.zip" "$output_dir" --unpack
+  "${PYTHON:-python}" "$here/../../../downloads.py" dev-v1.1.json "$target"
 fi
 echo "$target"

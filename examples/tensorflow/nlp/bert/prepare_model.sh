@@ -2,7 +2,7 @@
 # A BERT fine-tuned on SQuAD v1.1:
 #   bash prepare_model.sh --output_dir=./model [--source=DIR]
 #
-# Without --source BERT-large's checkpoints are downloaded. DIR is a folder of a BERT checkpoint
+# Without --source BERT-large's checkpoints are downloaded (3.4 GB). DIR is a folder of a BERT checkpoint
 # (*.index …), which is copied, or of PyTorch's BertForQuestionAnswering (config.json and
 # model.safetensors), which is turned into one.
 set -e
@@ -17,11 +17,7 @@ for word in "$@"; do
 done
 mkdir -p "$output_dir"
 if [ -z "$source" ]; then
-  address=https://storage.googleapis.com/intel-optimized-tensorflow/models/v1_8
-  file=bert_large_checkpoints.zip
-  curl --fail --location --output "$output_dir/$file" "$address/$file" ||
-    { echo "$address/$file: can't be fetched; give --source=DIR" >&2; exit 1; }
-  "${PYTHON:-python}" -m zipfile -e "$output_dir/$file" "$output_dir"
+  "${PYTHON:-python}" "$here/../../../downloads.py" bert_large_checkpoints.zip "$output_dir" --unpack
 elif [ -f "$source/model.safetensors" ]; then
   "${PYTHON:-python}" "$here/bert_checkpoint.py" --source "$source" --output_dir "$output_dir"
 elif ls "$source"/*.index >/dev/null 2>&1; then
