@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpot.core.ptq.smoothquant import Extremes, best_factors
+from lpot.core.observations import Extremes
+from lpot.core.ptq.smoothquant import best_factors
 
 
 def drawn(seed: int, torn: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:

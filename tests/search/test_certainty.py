@@ -17,6 +17,7 @@ pytest.importorskip("onnxruntime")
 from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal
 from lpot.core.progress import Listener
+from lpot.core.repairs import NONE, Repairs
 from lpot.core.report import Report
 from lpot.core.result import Result
 from lpot.jobs.tune.api import tune
@@ -236,7 +237,7 @@ def test_switches_keep_ops_in_fp32(switch: str, kept: tuple[str, ...], tmp_path:
 
 
 def test_switches_of_repairs(tmp_path: Path) -> None:
-    assert switched(tmp_path / "a").recipe.repairs == ("bias",)
-    assert switched(tmp_path / "b", fast_bias_correction=False).recipe.repairs == ()
+    assert switched(tmp_path / "a").recipe.repairs == Repairs(bias_correction=True)
+    assert switched(tmp_path / "b", fast_bias_correction=False).recipe.repairs == NONE
     both = switched(tmp_path / "c", weight_correction=True)
-    assert both.recipe.repairs == ("bias", "weight") and both.met
+    assert both.met and both.recipe.repairs == Repairs(bias_correction=True, weight_correction=True)

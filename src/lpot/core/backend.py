@@ -18,6 +18,7 @@ from lpot.core.ptq.advice import advise
 from lpot.core.ptq.gains import measured_gains
 from lpot.core.ptq.sensitivity import sensitivity
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import Capability
 
 __all__ = [
@@ -76,7 +77,7 @@ class Backend(ABC, Generic[M]):
 
     name: str
     best_name: str = "best_model"  # of the best model, file or folder, in a workspace
-    repairs: tuple[str, ...] = ()  # those that a user may ask for
+    repairs: Repairs = NONE  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
 
     def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:

@@ -2,23 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
+
+Array = npt.NDArray[np.floating[Any]]
+Named = Mapping[str, Sequence[str] | Mapping[str, str]]
+
+OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
+
+
+@dataclass(frozen=True, eq=False)
+class Extremes:
+    """The smallest and the largest value of each channel of a tensor."""
+
+    low: Array
+    high: Array
+
+    @property
+    def largest(self) -> npt.NDArray[np.float64]:
+        return np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
+
+    @property
+    def outlies(self) -> bool:
+        largest = self.largest
+        alive = largest[largest > 0]
+        return alive.size > 1 and float(alive.max()) > OUTLYING * float(np.median(alive))
+
+    def smoothed(self, factors: Array) -> tuple[float, float]:
+        """The range of the whole tensor once its channels are divided by the factors."""
+        low, high = (self.low / factors).min(), (self.high / factors).max()
+        return float(min(low, 0.0)), float(max(high, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """What one pass over the calibration data told, in bounded memory.
+    """What one pass over the calibration data showed, in bounded memory, by tensor (or module).
 
-    `tensors` maps a tensor (or module) name to its statistics. `probe` keeps the inputs of the
-    first batches, for label-free comparisons of outputs; it is never written to disk.
+    `probe` keeps the inputs of the first batches, for label-free comparisons of outputs; it is
+    never written to disk. A backend fills what it needs; only `tensors` is asked of all.
     """
 
     samples: int
     tensors: Mapping[str, TensorStats]
     probe: tuple[Inputs, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)  # what one backend alone needs
+    channels: Mapping[str, Extremes] = field(default_factory=dict)
+    powers: Mapping[str, Array] = field(default_factory=dict)  # mean squares of channels
+    means: Mapping[str, Array] = field(default_factory=dict)  # of channels
+    factors: Mapping[str, Array] = field(default_factory=dict)  # by which channels were equalized
+    shapes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    bodies: Mapping[str, Observations] = field(default_factory=dict)  # of graphs inside the graph
+    own: Named = field(default_factory=dict)  # names that one backend alone knows what to do with
+
+
+def copied(stats: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
+    """A copy that later batches leave alone; refuses statistics of what is not a number."""
+    broken = [name for name, item in stats.items() if item.nan]
+    if broken:
+        infinite = [name for name, item in stats.items() if item.inf]
+        cause = f"; it begins with infinity in {infinite[0]!r}" if infinite else ""
+        raise CalibrationError(
+            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do)"
+            f"{cause}: look for NaN and infinity in the calibration data, or in the model's weights"
+        )
+    return {name: item.copy() for name, item in stats.items()}

@@ -6,10 +6,12 @@ import hashlib
 import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from itertools import pairwise
 from typing import Any, Literal, get_args
+
+from lpot.core.repairs import NONE, Repairs
 
 Mode = Literal["static", "dynamic", "float", "weight_only"]
 
@@ -122,7 +124,7 @@ class Recipe:
 
     ops: Mapping[OpKey, OpConfig]
     samples: int = 0
-    repairs: tuple[str, ...] = field(default=())
+    repairs: Repairs = NONE
 
     def __post_init__(self) -> None:
         if not isinstance(self.ops, Ops):
@@ -165,16 +167,17 @@ class Recipe:
         if self.samples:
             raw["samples"] = self.samples
         if self.repairs:
-            raw["repairs"] = list(self.repairs)
+            raw["repairs"] = self.repairs.to_json()
         return raw
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Recipe:
         """Raises KeyError, TypeError, ValueError or AttributeError for what is no recipe."""
-        samples, repairs = raw.get("samples", 0), raw.get("repairs", ())
-        if type(samples) is not int or not all(isinstance(word, str) for word in repairs):
-            raise ValueError("samples or repairs are no number and no words")
-        return cls(Ops.from_json(raw["configs"], raw["ops"]), samples, tuple(repairs))
+        samples = raw.get("samples", 0)
+        if type(samples) is not int:
+            raise ValueError("samples is no number")
+        repairs = Repairs.from_json(raw.get("repairs", ()))
+        return cls(Ops.from_json(raw["configs"], raw["ops"]), samples, repairs)
 
     @cached_property
     def digest(self) -> str:

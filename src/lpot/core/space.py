@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from lpot.core.errors import ConfigError, nearest
 from lpot.core.recipe import FLOAT_DTYPES, FP32, OpConfig, OpKey, Recipe, TensorConfig
+from lpot.core.repairs import NONE, Repairs
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class TuningSpace:
     samples: tuple[int, ...] = (0,)
     followers: frozenset[OpKey] = frozenset()  # low precision only where their neighbours are
     notes: tuple[str, ...] = field(default=(), compare=False)
-    repairs: tuple[str, ...] = ()  # graph-wide ones, part of every recipe
+    repairs: Repairs = NONE  # graph-wide ones, part of every recipe
 
     def default(self) -> Recipe:
         """Every op at its most wanted config."""

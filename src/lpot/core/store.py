@@ -8,14 +8,15 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from lpot.core.backend import Observations
 from lpot.core.draft import beside, sync_folder
 from lpot.core.errors import HistoryError
 from lpot.core.histogram import TensorStats
 from lpot.core.journal import Fingerprint, key_of
+from lpot.core.observations import Extremes, Named, Observations
 
 _DAMAGE = (
     ValueError,
@@ -31,6 +32,7 @@ _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
 )
+Arrays = Mapping[str, np.ndarray]
 
 
 def observations_path(folder: Path, fingerprint: Fingerprint) -> Path:
@@ -41,14 +43,7 @@ def observations_path(folder: Path, fingerprint: Fingerprint) -> Path:
 def save_observations(path: Path, observations: Mapping[int, Observations]) -> None:
     """Written beside and renamed, so that a crash leaves the old file or the new one."""
     arrays: dict[str, np.ndarray] = {}
-    index: dict[str, dict[str, object]] = {}
-    for size, item in observations.items():
-        names = list(item.tensors)
-        index[str(size)] = {"samples": item.samples, "tensors": names, "extra": list(item.extra)}
-        for number, name in enumerate(names):
-            arrays[f"{size}/{number}"] = item.tensors[name].pack()
-        for number, value in enumerate(item.extra.values()):
-            arrays[f"{size}/extra/{number}"] = np.asarray(value)
+    index = {str(size): _packed(arrays, str(size), item) for size, item in observations.items()}
     arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
     draft = beside(path)
     try:
@@ -62,6 +57,28 @@ def save_observations(path: Path, observations: Mapping[int, Observations]) -> N
     sync_folder(path.parent)
 
 
+def _packed(arrays: dict[str, np.ndarray], place: str, item: Observations) -> dict[str, Any]:
+    """What the index says of one item, whose arrays lie below its place."""
+    parts: dict[str, Mapping[str, np.ndarray]] = {
+        "tensors": {name: stats.pack() for name, stats in item.tensors.items()},
+        "channels": {name: np.stack([x.low, x.high]) for name, x in item.channels.items()},
+        "powers": item.powers,
+        "means": item.means,
+        "factors": item.factors,
+    }
+    index: dict[str, Any] = {"samples": item.samples, "own": dict(item.own)}
+    for part, found in parts.items():
+        index[part] = list(found)
+        for number, value in enumerate(found.values()):
+            arrays[f"{place}/{part}/{number}"] = np.asarray(value)
+    index["shapes"] = {name: list(shape) for name, shape in item.shapes.items()}
+    index["bodies"] = {
+        name: _packed(arrays, f"{place}/bodies/{number}", body)
+        for number, (name, body) in enumerate(item.bodies.items())
+    }
+    return index
+
+
 def load_observations(path: Path) -> dict[int, Observations]:
     if not path.is_file():
         raise HistoryError(
@@ -71,7 +88,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
     try:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             index = json.loads(arrays["index"].tobytes())
-            return {int(size): _one(arrays, size, item) for size, item in index.items()}
+            return {int(size): _unpacked(arrays, size, item) for size, item in index.items()}
     except _DAMAGE as error:
         raise HistoryError(
             f"{path}: damaged ({error}): delete it and run the tuning again, its trials will be "
@@ -79,12 +96,73 @@ def load_observations(path: Path) -> dict[int, Observations]:
         ) from error
 
 
-def _one(
-    arrays: Mapping[str, np.ndarray], size: str, item: Mapping[str, list[str]]
-) -> Observations:
+def _unpacked(arrays: Arrays, place: str, index: Mapping[str, Any]) -> Observations:
+    if "extra" in index:
+        return _older(arrays, place, index)
+
+    def part(word: str) -> dict[str, np.ndarray]:
+        return {name: arrays[f"{place}/{word}/{at}"] for at, name in enumerate(index[word])}
+
+    return Observations(
+        int(index["samples"]),
+        {name: TensorStats.unpack(value) for name, value in part("tensors").items()},
+        channels={name: Extremes(value[0], value[1]) for name, value in part("channels").items()},
+        powers=part("powers"),
+        means=part("means"),
+        factors=part("factors"),
+        shapes={name: _sizes(sizes) for name, sizes in index["shapes"].items()},
+        bodies={
+            name: _unpacked(arrays, f"{place}/bodies/{at}", body)
+            for at, (name, body) in enumerate(index["bodies"].items())
+        },
+        own=_named(index["own"]),
+    )
+
+
+def _named(raw: Mapping[str, Any]) -> Named:
+    for value in raw.values():
+        words = [*value, *value.values()] if isinstance(value, dict) else value
+        if not isinstance(value, dict | list) or not all(isinstance(word, str) for word in words):
+            raise ValueError("names are no words")
+    return raw
+
+
+def _sizes(sizes: Any) -> tuple[int, ...]:
+    return tuple(int(size) for size in sizes)
+
+
+# -- files written before: prefixes in one map of arrays said what each of them is -----------------
+
+
+def _older(arrays: Arrays, place: str, index: Mapping[str, Any]) -> Observations:
     tensors = {
-        name: TensorStats.unpack(arrays[f"{size}/{number}"])
-        for number, name in enumerate(item["tensors"])
+        name: TensorStats.unpack(arrays[f"{place}/{at}"])
+        for at, name in enumerate(index["tensors"])
     }
-    extra = {name: arrays[f"{size}/extra/{number}"] for number, name in enumerate(item["extra"])}
-    return Observations(int(item["samples"]), tensors, extra=extra)  # type: ignore[call-overload]
+    extra = {name: arrays[f"{place}/extra/{at}"] for at, name in enumerate(index["extra"])}
+
+    def part(prefix: str) -> dict[str, np.ndarray]:
+        found = (name for name in extra if name.startswith(prefix))
+        return {name.removeprefix(prefix): extra[name] for name in found}
+
+    def words(name: str) -> list[str]:
+        return [str(word) for word in extra.get(name, ())]
+
+    def pairs(name: str) -> dict[str, str]:
+        found = (word.rpartition("=") for word in words(name))
+        return {op: value for op, _, value in found}
+
+    channels = part("channels/")
+    own: Named = {name: words(name) for name in ("ran", "trusted", "uneven") if name in extra}
+    maps = {"kernels": "kernels", "norms": "norms", "leaders": "together"}
+    shapes = {op: text.split("x") if text else [] for op, text in pairs("shapes").items()}
+    return Observations(
+        int(index["samples"]),
+        tensors,
+        channels={name: Extremes(value[0], value[1]) for name, value in channels.items()},
+        powers={name: value[2] for name, value in channels.items() if len(value) > 2},
+        means=part("means/"),
+        factors={**part("factor/"), **part("scales/")},
+        shapes={name: _sizes(sizes) for name, sizes in {**part("shapes/"), **shapes}.items()},
+        own={**own, **{name: pairs(old) for name, old in maps.items() if old in extra}},
+    )

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from lpot.backends import get_backend
-from lpot.core.compress.settings import pruning_of
 from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
+from lpot.core.repairs import pruned
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
 from lpot.jobs.compress.variants import attach
@@ -31,9 +31,9 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
         raise HistoryError(f"{path}: this history is of another model than the one given")
     if "training" in found.fingerprint:
         source = trained_model(backend, source, path.parent, found.fingerprint["training"])
-    word = pruning_of(trial.recipe.repairs)
-    if word is not None:
-        attach(backend, source, path.parent, word)
+    ratio = trial.recipe.repairs.pruning
+    if ratio is not None:
+        attach(backend, source, path.parent, pruned(ratio))
     static = any(config.mode == "static" for config in trial.recipe.ops.values())
     observations = None
     if static:

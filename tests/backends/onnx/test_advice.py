@@ -13,8 +13,8 @@ from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
 from lpot.core.backend import Observations
-from lpot.core.ptq.smoothquant import extremes, smoothing
 from lpot.core.recipe import Recipe
+from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 from search.tear import GUILTY, MENDED, Loom, Torn, outputs, sentences
@@ -33,7 +33,7 @@ def test_smoothing_changes_no_bit_of_fp32(alpha: float) -> None:
     torn = MENDED["wide stream"](0)
     model, recipe, seen = prepared(torn)
     low = [key.name for key in recipe.low_ops]
-    graph, stats = smooth_channels(model.folded, low, extremes(seen), alpha)
+    graph, stats = smooth_channels(model.folded, low, seen.channels, alpha)
     assert stats
     for batch in torn.batches[:2]:
         np.testing.assert_array_equal(
@@ -44,7 +44,7 @@ def test_smoothing_changes_no_bit_of_fp32(alpha: float) -> None:
 def test_smoothed_ranges_hold_what_was_seen() -> None:
     model, recipe, seen = prepared(MENDED["wide stream"](0))
     low = [key.name for key in recipe.low_ops]
-    _, stats = smooth_channels(model.folded, low, extremes(seen), 0.5)
+    _, stats = smooth_channels(model.folded, low, seen.channels, 0.5)
     for name, found in stats.items():
         before = seen.tensors[name.removesuffix("/smooth")]
         spans = [high - low for low, high in (found.range(), before.range())]
@@ -53,7 +53,7 @@ def test_smoothed_ranges_hold_what_was_seen() -> None:
 
 def test_only_the_readers_in_int8_are_smoothed() -> None:
     model, _, seen = prepared(MENDED["wide stream"](0))
-    graph, _ = smooth_channels(model.folded, ["b1.value"], extremes(seen), 0.5)
+    graph, _ = smooth_channels(model.folded, ["b1.value"], seen.channels, 0.5)
     reads = {node.name: node.input[0] for node in graph.nodes}
     assert reads["b1.value"].endswith("/smooth") and not reads["b1.gate"].endswith("/smooth")
 
@@ -62,7 +62,7 @@ def test_advice_brings_the_outputs_nearer() -> None:
     torn = MENDED["wide stream"](0)
     model, recipe, seen = prepared(torn)
     usual = torn.score(BACKEND.build(model, recipe, seen).native)
-    smooth = [found for found in advise(model.folded, recipe, seen) if smoothing(found)]
+    smooth = [found for found in advise(model.folded, recipe, seen) if found.repairs.smoothing]
     assert len(smooth) == 4
     assert max(torn.score(BACKEND.build(model, r, seen).native) for r in smooth) > usual + 0.1
 
@@ -108,7 +108,7 @@ def test_noisy_inputs_may_be_ranged_while_running() -> None:
 def test_repairs_survive_disk(tmp_path: Path) -> None:
     torn = MENDED["wide stream"](1)
     model, recipe, seen = prepared(torn)
-    smooth = Recipe(recipe.ops, recipe.samples, ("smooth=0.5",))
+    smooth = Recipe(recipe.ops, recipe.samples, Repairs(smoothing=0.5))
     save_observations(tmp_path / "seen.npz", {0: seen})
     again = load_observations(tmp_path / "seen.npz")[0]
     first, second = (

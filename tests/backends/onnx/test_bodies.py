@@ -15,6 +15,7 @@ import lpot
 import onnx_models
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.turns import EACH, Taps, calls, thinned
+from lpot.jobs.recover import recover
 from zoo import onnx_odd
 
 value = helper.make_tensor_value_info
@@ -40,6 +41,14 @@ def test_products_in_bodies_are_int8(name: str, tmp_path: Path) -> None:
         onnx_models.run(model, data[0]), onnx_models.run(result.path, data[0]), strict=True
     ):
         assert np.square(one - other).sum() < 2e-3 * np.square(one).sum()
+
+
+def test_a_trial_with_bodies_is_rebuilt_from_its_statistics(tmp_path: Path) -> None:
+    model = onnx_odd.ODD["loop"]()
+    data = onnx_odd.feeds(model)
+    lpot.tune(model, data, lambda proto: 1.0, workspace=tmp_path, measure_speed=False)
+    stored = tensors(recover(model, tmp_path, 1).native.graph)
+    assert not [t.name for t in stored if t.data_type == TensorProto.FLOAT and len(t.dims) == 2]
 
 
 def test_a_loop_that_no_sample_enters_stays_as_it_is(tmp_path: Path) -> None:

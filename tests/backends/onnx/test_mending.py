@@ -12,6 +12,7 @@ from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.passes.correct_bias import bias_shift, spread_scale
 from lpot.backends.onnx.run import session
 from lpot.core.recipe import Recipe
+from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import restrict
 from search.tear import Loom
 
@@ -52,7 +53,7 @@ def data(inputs: dict[str, list]) -> list[tuple[np.ndarray]]:
     return [(rng.standard_normal(shape).astype(np.float32) * 0.3 + 2.0,) for _ in range(3)]
 
 
-def means(kind: str, exact: bool, *repairs: str) -> tuple[np.ndarray, np.ndarray]:
+def means(kind: str, exact: bool, repairs: Repairs = NONE) -> tuple[np.ndarray, np.ndarray]:
     """The mean of each output channel: of FP32, and of INT8 with these repairs."""
     net, name, inputs = layer(kind, exact)
     if kind != "Gemm":  # zeros at the border are not what the calibration pass saw
@@ -73,14 +74,15 @@ def means(kind: str, exact: bool, *repairs: str) -> tuple[np.ndarray, np.ndarray
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "Gemm"])
 def test_the_mean_of_each_channel_comes_right(kind: str) -> None:
     exact, plain = means(kind, False)
-    _, mended = means(kind, False, "bias")
+    _, mended = means(kind, False, Repairs(bias_correction=True))
     assert np.abs(mended - exact).mean() < 0.4 * np.abs(plain - exact).mean()
 
 
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "Gemm"])
-@pytest.mark.parametrize("repair", ["bias", "weight"])
+@pytest.mark.parametrize("repair", ["bias_correction", "weight_correction"])
 def test_exact_weights_are_left_bit_for_bit(kind: str, repair: str) -> None:
-    np.testing.assert_array_equal(means(kind, True)[1], means(kind, True, repair)[1])
+    repairs = Repairs(**{repair: True})
+    np.testing.assert_array_equal(means(kind, True)[1], means(kind, True, repairs)[1])
 
 
 def test_fp32_is_left_bit_for_bit() -> None:
@@ -89,7 +91,7 @@ def test_fp32_is_left_bit_for_bit() -> None:
     batches = data(inputs)
     seen = BACKEND.observe(model, batches, (0,))[0]
     recipe = restrict(BACKEND.inspect(model), ()).default()
-    back = Recipe(recipe.with_float(recipe.ops).ops, repairs=("bias", "weight"))
+    back = Recipe(recipe.with_float(recipe.ops).ops, repairs=BACKEND.repairs)
     low = BACKEND.build(model, back, seen)
     np.testing.assert_array_equal(
         BACKEND.run(model, batches[0])[0], BACKEND.run(low, batches[0])[0]

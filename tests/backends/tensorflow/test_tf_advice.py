@@ -19,14 +19,14 @@ from backends.tensorflow.nets import Maker, block, cnn, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.passes.correct_bias import BIAS
 from lpot.backends.tensorflow.passes.split_outliers import outlier_channels
-from lpot.backends.tensorflow.repair import SPLIT, repair
+from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import Observations
+from lpot.core.observations import Extremes
 from lpot.core.ptq.distance import distance
-from lpot.core.ptq.smoothquant import Extremes, smoothing
 from lpot.core.recipe import Recipe
+from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 
@@ -104,11 +104,11 @@ class Seen:
         self.recipe = restrict(BACKEND.inspect(self.model), ()).default()
         self.found: Observations = BACKEND.observe(self.model, self.batches, (0,))[0]
 
-    def with_repairs(self, *repairs: str) -> Recipe:
-        return replace(self.recipe, repairs=repairs)
+    def with_repairs(self, **repairs: Any) -> Recipe:
+        return replace(self.recipe, repairs=Repairs(**repairs))
 
-    def repaired(self, *repairs: str) -> Net:
-        repaired = repair(self.model.prepared, self.with_repairs(*repairs), self.found)
+    def repaired(self, **repairs: Any) -> Net:
+        repaired = repair(self.model.prepared, self.with_repairs(**repairs), self.found)
         return repaired.prepared.net
 
     def advice(self) -> list[Recipe]:
@@ -133,7 +133,7 @@ def kinds(net: Net) -> Counter[str]:
 @pytest.mark.parametrize(("build", "shape"), [(post_norm, (WIDTH,)), (pre_norm, (4, WIDTH))])
 def test_smoothing_changes_no_bit_of_fp32(build: Any, shape: tuple[int, ...], alpha: float) -> None:
     seen = Seen(build, *shape)
-    plain, smooth = seen.repaired(), seen.repaired(f"smooth={alpha}")
+    plain, smooth = seen.repaired(), seen.repaired(smoothing=alpha)
     assert plain is not smooth
     for batch in seen.batches:
         np.testing.assert_array_equal(in_float(plain, batch), in_float(smooth, batch))
@@ -141,17 +141,17 @@ def test_smoothing_changes_no_bit_of_fp32(build: Any, shape: tuple[int, ...], al
 
 def test_factors_go_into_a_norm_that_only_products_read() -> None:
     seen = Seen(pre_norm, 4, WIDTH)
-    plain, smooth = seen.repaired(), seen.repaired("smooth=0.5")
+    plain, smooth = seen.repaired(), seen.repaired(smoothing=0.5)
     assert kinds(plain)["Mul"] == kinds(smooth)["Mul"]
-    built = BACKEND.build(seen.model, seen.with_repairs("smooth=0.5"), seen.found)
+    built = BACKEND.build(seen.model, seen.with_repairs(smoothing=0.5), seen.found)
     assert kinds(built.net)["QuantizeV2"] == 1  # both products read the same
 
 
 def test_a_norm_with_other_readers_gets_one_product_for_all() -> None:
     seen = Seen(post_norm)
-    plain, smooth = seen.repaired(), seen.repaired("smooth=0.5")
+    plain, smooth = seen.repaired(), seen.repaired(smoothing=0.5)
     assert kinds(smooth)["Mul"] == kinds(plain)["Mul"] + 1
-    built = BACKEND.build(seen.model, seen.with_repairs("smooth=0.5"), seen.found)
+    built = BACKEND.build(seen.model, seen.with_repairs(smoothing=0.5), seen.found)
     assert kinds(built.net)["QuantizeV2"] == 1
 
 
@@ -159,7 +159,7 @@ def test_a_norm_with_other_readers_gets_one_product_for_all() -> None:
 def test_smoothing_brings_the_outputs_nearer(build: Any, shape: tuple[int, ...]) -> None:
     seen = Seen(build, *shape)
     usual = seen.error(seen.recipe)
-    advice = [recipe for recipe in seen.advice() if smoothing(recipe) is not None]
+    advice = [recipe for recipe in seen.advice() if recipe.repairs.smoothing is not None]
     assert len(advice) == 4
     assert min(map(seen.error, advice)) < 0.3 * usual
 
@@ -168,10 +168,10 @@ def test_smoothing_brings_the_outputs_nearer(build: Any, shape: tuple[int, ...])
 @pytest.mark.parametrize("transposed", [True, False])
 def test_loud_channels_are_set_apart(residual: bool, transposed: bool) -> None:
     seen = Seen(feed_forward(residual, transposed))
-    plain, split = seen.repaired(), seen.repaired(SPLIT)
+    plain, split = seen.repaired(), seen.repaired(outlier_split=True)
     for batch in seen.batches:
         np.testing.assert_allclose(in_float(plain, batch), in_float(split, batch), atol=1e-5)
-    recipe = next(recipe for recipe in seen.advice() if SPLIT in recipe.repairs)
+    recipe = next(recipe for recipe in seen.advice() if recipe.repairs.outlier_split)
     built = BACKEND.build(seen.model, recipe, seen.found)
     # Two narrow products more, and neither a conversion nor a sum.
     assert kinds(built.net)["_QuantizedMatMul"] == 4
@@ -183,7 +183,7 @@ def test_loud_channels_are_set_apart(residual: bool, transposed: bool) -> None:
 
 def test_a_split_holds_when_an_op_goes_back_to_float() -> None:
     seen = Seen(feed_forward())
-    recipe = seen.with_repairs(SPLIT)
+    recipe = seen.with_repairs(outlier_split=True)
     for key in recipe.low_ops:
         built = BACKEND.build(seen.model, recipe.with_float([key]), seen.found)
         assert built.precisions[key] == "fp32"
@@ -212,7 +212,7 @@ def test_sound_nets_get_no_repairs(graph: Callable[[], GraphDef]) -> None:
     rows = [(random.normal(size=(16, 32)).astype(np.float32),)]
     recipe = restrict(BACKEND.inspect(model), ()).default()
     found = BACKEND.observe(model, images() if graph is cnn else rows, (0,))[0]
-    assert all(advice.repairs == () for advice in BACKEND.advise(model, recipe, found))
+    assert all(not advice.repairs for advice in BACKEND.advise(model, recipe, found))
 
 
 def test_a_graph_without_products_is_left_alone() -> None:
@@ -221,8 +221,8 @@ def test_a_graph_without_products_is_left_alone() -> None:
         tf.identity(tf.nn.relu(make.conv(x, 8)), name="y")
 
     seen = Seen(build, 16, 16, 8)
-    assert not any(name.startswith("channels/") for name in seen.found.extra)
-    assert seen.repaired(SPLIT, "smooth=0.5") is seen.repaired()
+    assert not seen.found.channels
+    assert seen.repaired(outlier_split=True, smoothing=0.5) is seen.repaired()
     nothing = seen.recipe.with_float(seen.recipe.low_ops)
     assert list(BACKEND.advise(seen.model, nothing, seen.found)) == []
 
@@ -234,7 +234,7 @@ def test_long_tails_get_another_range() -> None:
     seen.found.tensors["x"].update([40.0])
     first = seen.advice()[0]
     changed = {key.name: config.activation.algorithm for key, config in first.ops.items()}
-    assert changed["up/MatMul"] != "minmax" and first.repairs == ()
+    assert changed["up/MatMul"] != "minmax" and not first.repairs
     choices = restrict(BACKEND.inspect(seen.model), ()).choices
     assert all(config in choices[key] for key, config in first.ops.items())
 
@@ -242,7 +242,7 @@ def test_long_tails_get_another_range() -> None:
 def test_ranking_knows_of_repairs() -> None:
     seen = Seen(feed_forward())
     usual = BACKEND.rank(seen.model, seen.recipe, seen.found)
-    split = BACKEND.rank(seen.model, seen.with_repairs(SPLIT), seen.found)
+    split = BACKEND.rank(seen.model, seen.with_repairs(outlier_split=True), seen.found)
     assert set(usual) == set(split)
     worst = max(usual, key=lambda key: usual[key])
     assert split[worst] < 0.2 * usual[worst]
@@ -252,7 +252,7 @@ def test_repairs_survive_disk(tmp_path: Path) -> None:
     seen = Seen(feed_forward())
     save_observations(tmp_path / "seen.npz", {0: seen.found})
     again = load_observations(tmp_path / "seen.npz")[0]
-    recipe = Recipe.from_json(seen.with_repairs(SPLIT, "smooth=0.5").to_json())
+    recipe = Recipe.from_json(seen.with_repairs(outlier_split=True, smoothing=0.5).to_json())
     first, second = (
         BACKEND.run(BACKEND.build(seen.model, recipe, known), seen.batches[0])[0]
         for known in (seen.found, again)
@@ -282,10 +282,10 @@ def test_advice_is_kept_with_the_run(tmp_path: Path) -> None:
 
     first = tuned()
     kept = next((tmp_path / "run").glob("advice-*.json"))
-    assert SPLIT in json.loads(kept.read_text())["repairs"]
-    assert any(SPLIT in note for note in first.notes)
-    assert BIAS in first.recipe.repairs  # by default
+    assert "split_outliers" in json.loads(kept.read_text())["repairs"]
+    assert any("split_outliers" in note for note in first.notes)
+    assert first.recipe.repairs.bias_correction  # by default
     written = kept.read_text()
     again = tuned()
-    assert again.recipe == first.recipe and SPLIT in again.recipe.repairs
+    assert again.recipe == first.recipe and again.recipe.repairs.outlier_split
     assert kept.read_text() == written

@@ -13,9 +13,9 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, graph_of
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.passes.correct_bias import BIAS, MEANS
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.recipe import OpConfig, Recipe
+from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import restrict
 
 BACKEND = TensorflowBackend()
@@ -70,19 +70,19 @@ def test_the_means_of_the_outputs_are_corrected(build: Callable[[Maker], None], 
     around = np.linspace(0.5, 3.0, WIDTH)
     batches = [((around + random.normal(size=shape)).astype(np.float32),) for _ in range(3)]
     seen = BACKEND.observe(model, batches, (0,))[0]
-    np.testing.assert_allclose(seen.extra[f"{MEANS}x"], around, atol=0.1)
+    np.testing.assert_allclose(seen.means["x"], around, atol=0.1)
     start = restrict(BACKEND.inspect(model, target="vnni"), ()).default()
     recipe = Recipe({key: coarse(config) for key, config in start.ops.items()})
     truth = BACKEND.run(model, batches[0])[0]
 
-    def shift(repairs: tuple[str, ...]) -> float:
+    def shift(repairs: Repairs) -> float:
         built = BACKEND.build(model, replace(recipe, repairs=repairs), seen)
         error = BACKEND.run(built, batches[0])[0] - truth
         return float(np.abs(error.mean(axis=tuple(range(rank - 1)))).mean())
 
-    assert shift((BIAS,)) < 0.2 * shift(())
+    assert shift(BACKEND.repairs) < 0.2 * shift(NONE)
     (usual,) = BACKEND.rank(model, recipe, seen).values()
-    (corrected,) = BACKEND.rank(model, replace(recipe, repairs=(BIAS,)), seen).values()
+    (corrected,) = BACKEND.rank(model, replace(recipe, repairs=BACKEND.repairs), seen).values()
     assert corrected < usual or build is bare_conv  # there the ranking has no bias to correct
 
 
@@ -95,4 +95,4 @@ def test_means_are_those_of_all_batches() -> None:
     ]
     seen = BACKEND.observe(model, batches, (0,))[0]
     every = np.concatenate([batch[0] for batch in batches])
-    np.testing.assert_allclose(seen.extra[f"{MEANS}x"], every.mean(axis=(0, 1, 2)), rtol=1e-4)
+    np.testing.assert_allclose(seen.means["x"], every.mean(axis=(0, 1, 2)), rtol=1e-4)

@@ -19,9 +19,9 @@ import onnxruntime as ort
 
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, images, rows
 from lpot.backends.tensorflow import TensorflowBackend, offer
-from lpot.backends.tensorflow.passes.correct_bias import BIAS
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.errors import UnsupportedModel
+from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
 
 BACKEND = TensorflowBackend()
@@ -51,7 +51,7 @@ def test_the_exported_model_is_the_same(
 ) -> None:
     model = BACKEND.load(graph_def)
     recipe = restrict(BACKEND.inspect(model, target="avx2"), ()).default()
-    recipe = replace(recipe, repairs=(BIAS,))
+    recipe = replace(recipe, repairs=Repairs(bias_correction=True))
     built = BACKEND.build(model, recipe, BACKEND.observe(model, batches, (0,))[0])
     truth, (x,) = BACKEND.run(model, batches[0])[0], batches[0]
     np.testing.assert_allclose(

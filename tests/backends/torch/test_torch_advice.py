@@ -25,8 +25,8 @@ from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
-from lpot.core.ptq.smoothquant import EACH
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import restrict
 from lpot.core.store import load_observations, save_observations
 
@@ -80,7 +80,7 @@ def prepared(module: nn.Module) -> tuple[TorchModel, Recipe, Observations]:
 
 
 def smoothed(recipe: Recipe) -> Recipe:
-    return replace(recipe, repairs=(EACH,))
+    return replace(recipe, repairs=Repairs(tensor_smoothing=True))
 
 
 def error(model: TorchModel, built: TorchModel) -> float:
@@ -128,7 +128,7 @@ def test_advice_offers_smoothing_to_torn_channels() -> None:
 
 def test_a_sound_net_gets_no_smoothing() -> None:
     model, recipe, seen = prepared(seeded(Torn()).eval())
-    assert all(found.repairs == () for found in BACKEND.advise(model, recipe, seen))
+    assert all(not found.repairs for found in BACKEND.advise(model, recipe, seen))
     same(BACKEND.build(model, recipe, seen), BACKEND.build(model, smoothed(recipe), seen))
 
 
@@ -216,7 +216,7 @@ def test_weights_trained_with_rounding_are_not_smoothed() -> None:
     model, recipe, seen = prepared(torn())
     trained = Workshop(model.workshop.fresh(), rounding={})
     twin = TorchModel(BACKEND, trained.fresh(), workshop=trained)
-    assert all(found.repairs == () for found in BACKEND.advise(twin, recipe, seen))
+    assert all(not found.repairs for found in BACKEND.advise(twin, recipe, seen))
 
 
 def test_ranking_looks_at_smoothed_ops() -> None:
@@ -279,7 +279,7 @@ def test_long_tails_get_another_range() -> None:
 def test_noisy_inputs_may_be_ranged_while_running() -> None:
     model, recipe, seen = prepared(torn())
     allowed = restrict(BACKEND.inspect(model, "auto"), ())
-    found = [r for r in BACKEND.advise(model, recipe, seen) if r.repairs == () != r.ops]
+    found = [r for r in BACKEND.advise(model, recipe, seen) if not r.repairs and r.ops]
     dynamic = [r for r in found if any(config.mode == "dynamic" for config in r.ops.values())]
     assert dynamic
     assert all(dynamic[0].ops[key] in allowed.choices[key] for key in dynamic[0].low_ops)
@@ -353,7 +353,7 @@ def test_tuning_takes_the_advice_and_holds_at_once(executor: str, tmp_path: Path
         workspace=tmp_path,
     )
     assert result.met and result.evaluations == 2 and not result.float_ops
-    assert result.model.recipe.repairs == (EACH,)
+    assert result.model.recipe.repairs == Repairs(tensor_smoothing=True)
     assert any("smoothed" in note for note in result.notes)
     usual = BACKEND.load(torn())
     blunt = BACKEND.build(usual, default(usual), BACKEND.observe(usual, batches(), (0,))[0])
@@ -374,4 +374,4 @@ def test_smoothing_can_be_forbidden(tmp_path: Path) -> None:
         measure_speed=False,
         workspace=tmp_path,
     )
-    assert result.model.recipe.repairs == ()
+    assert result.model.recipe.repairs == NONE

@@ -16,6 +16,7 @@ from torch import nn
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made, noise
 from lpot.backends.torch import abilities
+from lpot.backends.torch.findings import Findings
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.program import Program, fill
 from lpot.core.space import restrict
@@ -29,8 +30,8 @@ def program_of(module: Any) -> Program:
 def test_a_readable_cnn_is_captured_whole() -> None:
     model, batches, observations = made("cnn")
     # Without the race for the fastest executor the choice is the same every time.
-    fixed = {name: value for name, value in observations.extra.items() if name != "kernels"}
-    observations = replace(observations, extra=fixed)
+    findings = replace(Findings.of(observations), kernels={})
+    observations = replace(observations, own=findings.named())
     built = BACKEND.build(model, default(model), observations)
     assert list(built.captured) == [""]
     program = program_of(built.native)
@@ -98,7 +99,7 @@ def test_a_wrong_reading_is_not_trusted() -> None:
     model = BACKEND.load(nets.seeded(Liar()))
     batches = nets.images()
     observations = BACKEND.observe(model, batches, (0,))[0]
-    assert "" not in observations.extra["trusted"]
+    assert "" not in Findings.of(observations).trusted
     built = BACKEND.build(model, default(model), observations)
     assert not built.captured
     assert isinstance(built.native.norm, nn.BatchNorm2d)

@@ -14,6 +14,7 @@ import torch
 
 from backends.torch import torch_nets as nets
 from lpot.backends.torch import TorchBackend
+from lpot.backends.torch.findings import Findings
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.core.backend import Approach, Observations
@@ -98,7 +99,7 @@ def test_each_op_matters_alone(name: str) -> None:
             for one, other in zip(truth, found, strict=True)
             for a, b in zip(one, other, strict=True)
         )
-        assert same == (key.name not in observations.extra["ran"]), key
+        assert same == (key.name not in Findings.of(observations).ran), key
 
 
 def test_an_op_that_never_ran_is_named_and_stays_float() -> None:

@@ -124,7 +124,7 @@ def test_a_norm_that_adds_one_to_its_weight_is_left_alone() -> None:
 
 def test_a_sound_net_gets_no_smoothing_by_norms() -> None:
     model, recipe, seen = prepared(seeded(PreNorm()).eval())
-    assert all(found.repairs == () for found in BACKEND.advise(model, recipe, seen))
+    assert all(not found.repairs for found in BACKEND.advise(model, recipe, seen))
 
 
 def doubled(x: torch.Tensor) -> torch.Tensor:

@@ -16,10 +16,10 @@ from lpot.backends.mxnet.model import MxnetModel
 from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.run import Feeds, Runner, feed, fitting_shapes, unfused
 from lpot.backends.mxnet.runtime import mx
-from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError, UnsupportedModel
 from lpot.core.histogram import TensorStats
+from lpot.core.observations import Observations, copied
 
 SAMPLED = 65536
 FUSION_TOLERANCE = 1e-2  # of the largest value: rounding stays far below, a lost op far above
@@ -49,12 +49,12 @@ def observe(
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = _snapshot(stats, seen, probe)
+            done[wanted.pop(0)] = Observations(seen, copied(stats), tuple(probe))
     if seen == 0:
         raise CalibrationError(
             "the calibration loader gave no batch: it is empty, or a generator already used up"
         )
-    last = _snapshot(stats, seen, probe)
+    last = Observations(seen, copied(stats), tuple(probe))
     return {size: done.get(size, last) for size in sizes}
 
 
@@ -71,18 +71,6 @@ def _check_fusion(model: MxnetModel, feeds: Feeds) -> None:
                 f"MXNet's own fusions change what this model gives ({name!r} by up to {gap:.3g}): "
                 "nothing built on them can be right. Please report this with the model"
             )
-
-
-def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: list[Inputs]) -> Observations:
-    broken = [name for name, item in stats.items() if item.nan]
-    if broken:
-        infinite = [name for name, item in stats.items() if item.inf]
-        cause = f"; it begins with infinity in {infinite[0]!r}" if infinite else ""
-        raise CalibrationError(
-            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do)"
-            f"{cause}: look for NaN and infinity in the calibration data, or in the model's weights"
-        )
-    return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))
 
 
 class _Watch:

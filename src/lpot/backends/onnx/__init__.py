@@ -23,7 +23,6 @@ from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
-from lpot.backends.onnx.passes.correct_bias import BIAS, MEANS, WEIGHT
 from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
@@ -51,8 +50,8 @@ from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError, UnsupportedModel, UnsupportedOp, did_you_mean
 from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
-from lpot.core.ptq.smoothquant import extremes, smoothing
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import Repairs
 from lpot.core.report import GraphNode
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
@@ -79,7 +78,7 @@ class OnnxBackend(Backend[OnnxModel]):
 
     name = "onnx"
     best_name = "best_model.onnx"
-    repairs = (BIAS, WEIGHT)  # those that a user may ask for
+    repairs = Repairs(bias_correction=True, weight_correction=True)  # those that a user may ask for
 
     def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
         if approach != "weight_only":
@@ -127,7 +126,7 @@ class OnnxBackend(Backend[OnnxModel]):
             for body in model.bodies
             if taps.fed[body.name]
         }
-        return {size: replace(one, extra={**one.extra, **inner}) for size, one in seen.items()}
+        return {size: replace(one, bodies=inner) for size, one in seen.items()}
 
     def build(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
@@ -170,7 +169,7 @@ class OnnxBackend(Backend[OnnxModel]):
         """The bodies of If, Loop and Scan; one that no batch has entered stays as it is."""
         found = {}
         for body in model.bodies:
-            seen = observations.extra.get(body.name) if observations is not None else None
+            seen = observations.bodies.get(body.name) if observations is not None else None
             names = {node.name for part in parts(body.model) for node in part.graph.nodes}
             ops = {key: config for key, config in recipe.ops.items() if key.name in names}
             if seen is None:
@@ -184,11 +183,11 @@ class OnnxBackend(Backend[OnnxModel]):
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None
     ) -> tuple[Graph, dict[str, TensorStats]]:
         """The graph with the recipe's repairs, and the statistics of tensors that these made."""
-        alpha = smoothing(recipe)
+        alpha = recipe.repairs.smoothing
         if alpha is None or observations is None:
             return model.folded, {}
         low = [key.name for key in recipe.low_ops if recipe.ops[key].mode == "static"]
-        return smooth_channels(model.folded, low, extremes(observations), alpha)
+        return smooth_channels(model.folded, low, observations.channels, alpha)
 
     def run(self, model: OnnxModel, inputs: Inputs) -> list[np.ndarray]:
         return run_session(model.session, model.inputs, inputs)
@@ -248,11 +247,9 @@ def _check_names(model: OnnxModel, recipe: Recipe) -> None:
 
 def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) -> Mending:
     means: dict[str, np.ndarray] = {}
-    if BIAS in recipe.repairs and observations is not None:
-        seen = observations.extra.items()
-        means = {name.removeprefix(MEANS): mean for name, mean in seen if name.startswith(MEANS)}
-        means |= smoothed_means(graph, means)
-    return Mending(means, WEIGHT in recipe.repairs)
+    if recipe.repairs.bias_correction and observations is not None:
+        means = {**observations.means, **smoothed_means(graph, observations.means)}
+    return Mending(means, recipe.repairs.weight_correction)
 
 
 def _identifier(name: str) -> str:

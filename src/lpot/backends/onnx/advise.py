@@ -12,7 +12,7 @@ from lpot.backends.onnx.plan import plan
 from lpot.core.backend import Observations
 from lpot.core.histogram import TensorStats
 from lpot.core.ptq.ranges import NOISY, better_algorithm, noise
-from lpot.core.ptq.smoothquant import ALPHAS, REPAIR, extremes
+from lpot.core.ptq.smoothquant import ALPHAS
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 
@@ -25,13 +25,13 @@ def advise(graph: Graph, recipe: Recipe, observations: Observations) -> Iterator
     ):
         if changes:
             yield recipe.replace(changes)
-    seen = extremes(observations)
+    seen = observations.channels
     low = {key.name for key in recipe.low_ops}
     products = [node for node in graph.nodes if node.op_type in PRODUCTS]
     inputs = {node.input[0] for node in products if node.name in low}
     if any(name in inputs and found.outlies for name, found in seen.items()):
         for alpha in ALPHAS:
-            yield replace(recipe, repairs=(*recipe.repairs, f"{REPAIR}{alpha}"))
+            yield replace(recipe, repairs=replace(recipe.repairs, smoothing=alpha))
 
 
 def _other_ranges(

@@ -17,6 +17,7 @@ from lpot.backends.onnx.run import input_specs, session
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import Repairs
 
 if TYPE_CHECKING:
     from lpot.backends.onnx import OnnxBackend
@@ -46,7 +47,7 @@ class OnnxModel(Model):
         self.precisions = precisions or {}  # what each op really became, after islands were dropped
         self.source = source
         self.probe = probe  # one batch of inputs, to verify what is saved
-        self.caches: dict[tuple[str, ...], WeightCache] = {}  # repairs → weights quantized so far
+        self.caches: dict[Repairs, WeightCache] = {}  # repairs → weights quantized so far
         self.bodies: tuple[Body, ...] = ()  # of If, Loop and Scan, to build from (FP32 only)
         self._session: ort.InferenceSession | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None

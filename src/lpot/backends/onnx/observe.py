@@ -14,14 +14,13 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
-from lpot.backends.onnx.passes.correct_bias import MEANS, mean_inputs
+from lpot.backends.onnx.passes.correct_bias import mean_inputs
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.run import feed, run_session, session
-from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
-from lpot.core.ptq.smoothquant import CHANNELS
+from lpot.core.observations import Extremes, Observations, copied
 
 SAMPLED = 65536
 PROBE_SAMPLES = 32
@@ -56,12 +55,12 @@ def observe(
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = _snapshot(stats, _extra(channels, means), seen, probe)
+            done[wanted.pop(0)] = _snapshot(stats, channels, means, seen, probe)
     if seen == 0:
         raise CalibrationError(
             "the calibration loader gave no batch: it is empty, or a generator already used up"
         )
-    last = _snapshot(stats, _extra(channels, means), seen, probe)
+    last = _snapshot(stats, channels, means, seen, probe)
     return {size: done.get(size, last) for size in sizes}
 
 
@@ -112,29 +111,20 @@ def _update_means(
         means[name] = (known * seen + found * count) / (seen + count)
 
 
-def _extra(
-    channels: Mapping[str, np.ndarray], means: Mapping[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    by_channel = {f"{CHANNELS}{name}": value for name, value in channels.items()}
-    return by_channel | {f"{MEANS}{name}": value for name, value in means.items()}
-
-
 def _snapshot(
     stats: Mapping[str, TensorStats],
-    extra: Mapping[str, np.ndarray],
+    channels: Mapping[str, np.ndarray],
+    means: Mapping[str, np.ndarray],
     seen: int,
     probe: list[Inputs],
 ) -> Observations:
-    broken = [name for name, item in stats.items() if item.nan]
-    if broken:
-        infinite = [name for name, item in stats.items() if item.inf]
-        cause = f"; it begins with infinity in {infinite[0]!r}" if infinite else ""
-        raise CalibrationError(
-            f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} do){cause}: "
-            "look for NaN and infinity in the calibration data, or in the model's weights"
-        )
-    copies = {name: item.copy() for name, item in stats.items()}
-    return Observations(seen, copies, tuple(probe), extra)
+    return Observations(
+        seen,
+        copied(stats),
+        tuple(probe),
+        channels={name: Extremes(*rows) for name, rows in channels.items()},
+        means=dict(means),
+    )
 
 
 def augment(

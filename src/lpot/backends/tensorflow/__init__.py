@@ -20,7 +20,6 @@ from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
-from lpot.backends.tensorflow.passes.correct_bias import BIAS
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop
 from lpot.backends.tensorflow.rank import rank
@@ -32,6 +31,7 @@ from lpot.core.batch import Inputs
 from lpot.core.overflow import overflow_of
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import Repairs
 from lpot.core.report import GraphNode
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class TensorflowBackend(Backend[TensorflowModel]):
     name = "tensorflow"
     best_name = "best_model.pb"
-    repairs = (BIAS,)  # those that a user may ask for
+    repairs = Repairs(bias_correction=True)  # those that a user may ask for
     folds = True  # graph optimization has something to give without 16-bit floats
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:

@@ -8,10 +8,10 @@ from dataclasses import replace
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.smooth_channels import outlying_inputs
 from lpot.backends.tensorflow.passes.split_outliers import outlier_pairs
-from lpot.backends.tensorflow.repair import SPLIT, Repaired, patched, repair
+from lpot.backends.tensorflow.repair import Repaired, patched, repair
 from lpot.core.backend import Observations
 from lpot.core.ptq.ranges import better_algorithm
-from lpot.core.ptq.smoothquant import ALPHAS, REPAIR, extremes
+from lpot.core.ptq.smoothquant import ALPHAS
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 
@@ -24,17 +24,17 @@ def advise(model: TensorflowModel, recipe: Recipe, observations: Observations) -
     if changes:
         yield recipe.replace(changes)
     low = {key.name for key in recipe.low_ops}
-    seen = extremes(observations)
+    seen = observations.channels
     pairs = outlier_pairs(repaired.prepared, seen)
     split = any({pair.first.key.name, pair.second.key.name} <= low for pair in pairs)
-    repairs = (*recipe.repairs, SPLIT) if split else recipe.repairs
+    repairs = replace(recipe.repairs, outlier_split=split)
     if split:
         yield replace(recipe, repairs=repairs)
     after = patched(repaired.prepared, seen, split, None)
     readers = [unit for units in outlying_inputs(after).values() for unit in units]
     if any(after.twins.get(unit.key.name, unit.key.name) in low for unit in readers):
         for alpha in ALPHAS:
-            yield replace(recipe, repairs=(*repairs, f"{REPAIR}{alpha}"))
+            yield replace(recipe, repairs=replace(repairs, smoothing=alpha))
 
 
 def _other_ranges(repaired: Repaired) -> dict[OpKey, OpConfig]:

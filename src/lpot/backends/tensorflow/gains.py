@@ -93,7 +93,7 @@ def _saved(times: Times, given: float, taken: float) -> float:
 
 
 def _shapes(observations: Observations) -> Shapes:
-    return Shapes.of(observations)
+    return Shapes(observations.shapes)
 
 
 def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float]:
@@ -151,7 +151,7 @@ class _Lone:
             INPUT: self.observations.tensors[self.unit.x],
             **{k: v for k, v in self.observations.tensors.items() if k in self.net.nodes},
         }
-        observations = Observations(self.observations.samples, dict(tensors), (), {})
+        observations = Observations(self.observations.samples, dict(tensors))
         made = build_net(low, Recipe({self.unit.key: self.config}), observations)
         return self._profile(TensorflowModel(self.backend, made.net))
 

@@ -16,24 +16,20 @@ import numpy as np
 
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import node_name
-from lpot.backends.tensorflow.passes.correct_bias import MEANS
 from lpot.backends.tensorflow.passes.watch_tensors import (
     watch,
     watch_channels,
     watch_columns,
     watch_means,
 )
-from lpot.backends.tensorflow.plan import SHAPES
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.repair import SCALES
 from lpot.backends.tensorflow.run import feed, first_line, open_session
 from lpot.backends.tensorflow.runtime import tf, v1
-from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.memory import give_back
 from lpot.core.numerics import TensorStats
-from lpot.core.ptq.smoothquant import CHANNELS
+from lpot.core.observations import Extremes, Observations, copied
 
 PROBE_SAMPLES = 32
 SHAPED_STEPS = 16  # shapes of so many batches are compared
@@ -173,24 +169,16 @@ class _Gathered:
         self.samples += count
 
     def snapshot(self) -> Observations:
-        broken = [name for name, stats in self.stats.items() if stats.nan]
-        if broken:
-            raise CalibrationError(
-                f"tensor {broken[0]!r} holds NaN during calibration ({len(broken)} tensor(s) do): "
-                "look for NaN in the calibration data, or in the model's weights"
-            )
         return Observations(
             self.samples,
-            {name: stats.copy() for name, stats in self.stats.items()},
+            copied(self.stats),
             tuple(self.probe),
-            {
-                **{f"{SHAPES}{name}": np.array(sizes) for name, sizes in self.shapes.items()},
-                **{f"{SCALES}{name}": scale for name, scale in self.scales.items()},
-                **_finite(CHANNELS, self.extremes),
-                **_finite(MEANS, self.means),
-            },
+            channels={name: Extremes(*rows) for name, rows in _finite(self.extremes).items()},
+            means=_finite(self.means),
+            factors=self.scales,
+            shapes=dict(self.shapes),
         )
 
 
-def _finite(place: str, found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {f"{place}{name}": array for name, array in found.items() if np.isfinite(array).all()}
+def _finite(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    return {name: array for name, array in found.items() if np.isfinite(array).all()}

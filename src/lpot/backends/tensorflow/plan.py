@@ -11,11 +11,8 @@ from lpot.backends.tensorflow.formats import Format, choose_formats, makes, take
 from lpot.backends.tensorflow.liveness import can_sum
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.units import Follower, Step, Unit, low_readers
-from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-
-SHAPES = "shapes/"  # where the sizes of tensors lie among the extras of observations
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,16 +41,6 @@ class Shapes:
     """Sizes seen during calibration, by tensor; empty when nothing was noted."""
 
     seen: Mapping[str, tuple[int, ...]]
-
-    @classmethod
-    def of(cls, observations: Observations) -> Shapes:
-        return cls(
-            {
-                name.removeprefix(SHAPES): tuple(int(size) for size in sizes)
-                for name, sizes in observations.extra.items()
-                if name.startswith(SHAPES)
-            }
-        )
 
     def equal(self, prepared: Prepared, one: str, other: str) -> bool:
         """Are two tensors of one shape, so that adding them broadcasts nothing?"""

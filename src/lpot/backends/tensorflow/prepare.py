@@ -35,7 +35,7 @@ from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
 from lpot.backends.tensorflow.units import Follower, Unit
-from lpot.core.ptq.smoothquant import Extremes
+from lpot.core.observations import Extremes
 from lpot.core.recipe import OpKey
 
 logger = logging.getLogger(__name__)

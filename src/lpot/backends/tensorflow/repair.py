@@ -7,18 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lpot.backends.tensorflow.passes.correct_bias import BIAS, MEANS, bias_shifts
+from lpot.backends.tensorflow.passes.correct_bias import bias_shifts
 from lpot.backends.tensorflow.passes.smooth_channels import smooth_channels
 from lpot.backends.tensorflow.passes.split_outliers import split_outliers
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Patched, Prepared
-from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
-from lpot.core.ptq.smoothquant import Extremes, extremes, smoothing
+from lpot.core.observations import Extremes, Observations
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-
-SCALES = "scales/"  # where the factors of equalization lie among the extras of observations
-SPLIT = "split_outliers"  # the repair's name in a recipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,18 +35,13 @@ class Repaired:
 
 def repair(prepared: Prepared, recipe: Recipe, observations: Observations) -> Repaired:
     """Equalized as calibration found it; split and smoothed as the recipe says."""
-    scales = {
-        name.removeprefix(SCALES): scale
-        for name, scale in observations.extra.items()
-        if name.startswith(SCALES)
-    }
-    equalized = prepared.equalized(scales)
-    shapes = Shapes.of(observations)
-    means = _means(recipe, observations)
-    alpha = smoothing(recipe)
-    if alpha is None and SPLIT not in recipe.repairs:
+    equalized = prepared.equalized(observations.factors)
+    shapes = Shapes(observations.shapes)
+    means = observations.means if recipe.repairs.bias_correction else {}
+    split, alpha = recipe.repairs.outlier_split, recipe.repairs.smoothing
+    if alpha is None and not split:
         return Repaired(equalized, recipe, observations.tensors, shapes, means)
-    patch = patched(equalized, extremes(observations), SPLIT in recipe.repairs, alpha)
+    patch = patched(equalized, observations.channels, split, alpha)
     stats = dict(observations.tensors)
     for name, found in patch.fresh.items():
         stats[name] = TensorStats.empty()
@@ -61,16 +52,6 @@ def repair(prepared: Prepared, recipe: Recipe, observations: Observations) -> Re
             seen[name] = seen[other]
     means = {**means, **_spread_means(means, patch)}
     return Repaired(patch.prepared, _spread(recipe, patch), stats, Shapes(seen), means)
-
-
-def _means(recipe: Recipe, observations: Observations) -> dict[str, np.ndarray]:
-    if BIAS not in recipe.repairs:
-        return {}
-    return {
-        name.removeprefix(MEANS): mean
-        for name, mean in observations.extra.items()
-        if name.startswith(MEANS)
-    }
 
 
 def _spread_means(means: Mapping[str, np.ndarray], patch: Patched) -> dict[str, np.ndarray]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.workshop import Workshop
-from lpot.core.ptq.smoothquant import EACH
 from lpot.core.recipe import Recipe
 
 
@@ -16,6 +15,6 @@ def smoothings(workshop: Workshop, recipe: Recipe, ranges: Observed) -> Iterator
 
     Weights that were trained with rounding stay as they are.
     """
-    smooth = replace(recipe, repairs=(*recipe.repairs, EACH))
+    smooth = replace(recipe, repairs=replace(recipe.repairs, tensor_smoothing=True))
     if workshop.equalizes and ranges.smooth(workshop.equalized(ranges.factors), smooth):
         yield smooth

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
-from lpot.core.backend import Observations
-from lpot.core.ptq.smoothquant import CHANNELS, Extremes
-
-TOGETHER = "together"  # which ops read one tensor, among an observation's extras
-NORMS = "norms"  # which layer norm makes all that an op reads
+from lpot.backends.torch.findings import Findings
+from lpot.core.observations import Extremes, Observations
 
 
-class Channels:
+class ChannelWatch:
     """Extremes and mean squares by channel, op by op.
 
     Ops that read one tensor are told by its identity.
@@ -27,7 +23,7 @@ class Channels:
     def __init__(self) -> None:
         self._seen: dict[str, np.ndarray] = {}  # op → lows, highs, sums of squares
         self._rows: dict[str, int] = {}
-        self._leaders: dict[str, str] = {}  # op → the first that read the same tensor
+        self.leaders: dict[str, str] = {}  # op → the first that read the same tensor
         # Tensor → its changes so far, the op that read it first, and what it was like.
         self._known = WeakIdKeyDictionary()
 
@@ -39,7 +35,7 @@ class Channels:
         if value not in self._known or self._known[value][0] != version:
             self._known[value] = (version, op, _summary(value))
         _, leader, found = self._known[value]
-        self._leaders.setdefault(op, leader)
+        self.leaders.setdefault(op, leader)
         known = self._seen.get(op)
         self._seen[op] = found if known is None else _merged(known, found)
         self._rows[op] = self._rows.get(op, 0) + value.numel() // value.shape[-1]
@@ -48,14 +44,12 @@ class Channels:
         """A batch is over."""
         self._known.clear()
 
-    def extra(self) -> dict[str, np.ndarray]:
-        """As an observation's extras: rows of lows, highs and mean squares for each op."""
-        words = sorted(f"{op}={leader}" for op, leader in self._leaders.items())
-        found: dict[str, np.ndarray] = {TOGETHER: np.array(words, np.str_)}
-        for op, (low, high, total) in self._seen.items():
-            mean = total / self._rows[op]
-            found[f"{CHANNELS}{op}"] = np.stack([low, high, mean]).astype(np.float32)
-        return found
+    def extremes(self) -> dict[str, Extremes]:
+        return {op: Extremes(*rows[:2].astype(np.float32)) for op, rows in self._seen.items()}
+
+    def powers(self) -> dict[str, np.ndarray]:
+        """Mean squares."""
+        return {op: (r[2] / self._rows[op]).astype(np.float32) for op, r in self._seen.items()}
 
 
 def _summary(value: torch.Tensor) -> np.ndarray:
@@ -81,22 +75,27 @@ class Group:
 
 def seen_channels(observations: Observations) -> list[Group]:
     """The linears that ran, each in one group; one that differs from its leader stands alone."""
-    extra = observations.extra
-    seen = {
-        name.removeprefix(CHANNELS): np.asarray(value)
-        for name, value in extra.items()
-        if name.startswith(CHANNELS)
-    }
-    leaders, norms = pairs(extra.get(TOGETHER, ())), pairs(extra.get(NORMS, ()))
+    findings, seen, powers = Findings.of(observations), observations.channels, observations.powers
     members: dict[str, list[str]] = {}
-    for op, found in seen.items():
-        first = leaders.get(op, op)
-        together = first in seen and np.array_equal(found, seen[first])
-        members.setdefault(first if together else op, []).append(op)
+    for op in seen:
+        first = findings.leaders.get(op, op)
+        members.setdefault(first if _alike(observations, op, first) else op, []).append(op)
     return [
-        Group(tuple(ops), Extremes(*seen[first][:2]), seen[first][2], _norm(ops, norms))
+        Group(tuple(ops), seen[first], powers[first], _norm(ops, findings.norms))
         for first, ops in members.items()
     ]
+
+
+def _alike(observations: Observations, op: str, other: str) -> bool:
+    seen, powers = observations.channels, observations.powers
+    return other in seen and all(
+        np.array_equal(one, two)
+        for one, two in (
+            (seen[op].low, seen[other].low),
+            (seen[op].high, seen[other].high),
+            (powers[op], powers[other]),
+        )
+    )
 
 
 def _norm(ops: list[str], norms: Mapping[str, str]) -> str | None:
@@ -104,9 +103,3 @@ def _norm(ops: list[str], norms: Mapping[str, str]) -> str | None:
     name = norms.get(ops[0])
     readers = {op for op, norm in norms.items() if norm == name}
     return name if name is not None and readers == set(ops) else None
-
-
-def pairs(words: Iterable[Any]) -> dict[str, str]:
-    """Words of the form name=value."""
-    found = (str(word).rpartition("=") for word in words)
-    return {op: value for op, _, value in found}

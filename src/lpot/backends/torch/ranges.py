@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 from torch import fx
 
-from lpot.backends.torch.channels import pairs, seen_channels
+from lpot.backends.torch.channels import seen_channels
+from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.choose import choose_dynamic
 from lpot.backends.torch.kinds import Site
@@ -17,7 +17,6 @@ from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats, affine
-from lpot.core.ptq.smoothquant import EACH
 from lpot.core.recipe import Recipe, TensorConfig
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
 
 NEVER_RAN = "it never ran during calibration: it stays FP32"
 NO_KERNEL = "no INT8 kernel of this torch computes it rightly at its shape: it stays FP32"
-NO_KERNEL_HERE = "none"  # among the executors that were chosen
-
-FACTOR = "factor/"  # what an op's channels were divided by, among an observation's extras
 
 
 def inlet_name(op: str) -> str:
@@ -83,23 +79,13 @@ class Observed:
     def __init__(self, observations: Observations) -> None:
         self._stats = observations.tensors
         self._known: dict[tuple[str, TensorConfig, int | None], Affine] = {}
-        extra: Mapping[str, Any] = observations.extra
-        self._uneven = frozenset(map(str, extra.get("uneven", ())))
-        self.trusted = frozenset(map(str, extra.get("trusted", ())))
-        self.factors = {
-            name.removeprefix(FACTOR): np.asarray(value)
-            for name, value in extra.items()
-            if name.startswith(FACTOR)
-        }
+        findings = Findings.of(observations)
+        self._uneven, self._kernels = findings.uneven, findings.kernels
+        self.trusted, self.factors = findings.trusted, observations.factors
         self._channels = seen_channels(observations)
         self._smooth: dict[str, Smooth] | None = None
         self.divided: frozenset[str] = frozenset()
-        self._kernels = pairs(extra.get("kernels", ()))
-        # What an op's input looked like in the first calibration batch.
-        self.shapes = {
-            op: tuple(int(size) for size in text.split("x") if size)
-            for op, text in pairs(extra.get("shapes", ())).items()
-        }
+        self.shapes = observations.shapes  # of an op's input, in the first calibration batch
 
     def why_not(self, op: str) -> str:
         if inlet_name(op) not in self._stats:
@@ -131,7 +117,7 @@ class Observed:
         return choose_dynamic(site, self.shapes.get(site.name))
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
-        if EACH not in recipe.repairs:
+        if not recipe.repairs.tensor_smoothing:
             return {}
         if self._smooth is None:
             self._smooth = find_smooth(self._channels, workshop.sites)

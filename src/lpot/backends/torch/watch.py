@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch import fx, nn
 
-from lpot.backends.torch.channels import NORMS, Channels
+from lpot.backends.torch.channels import ChannelWatch
 from lpot.backends.torch.data import describe, tensors
+from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels.choose import choose
 from lpot.backends.torch.modules.by_hand import HandWatch
 from lpot.backends.torch.modules.rounded import make_rounded
@@ -23,13 +23,13 @@ from lpot.backends.torch.passes.find_chains import swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
 from lpot.backends.torch.program import Action, Program, assemble, float_action
-from lpot.backends.torch.ranges import FACTOR, NO_KERNEL_HERE, inlet_name, outlet_name, point_name
+from lpot.backends.torch.ranges import inlet_name, outlet_name, point_name
 from lpot.backends.torch.run import CALL_ERRORS, call, guess
 from lpot.backends.torch.workshop import Workshop
-from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics import TensorStats
+from lpot.core.observations import Observations, copied
 
 SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
 COMPARED_CALLS = 2  # how often a captured part is compared with the original
@@ -42,7 +42,7 @@ class Watch:
         self._workshop = workshop
         self._factors = factors
         self._stats: dict[str, TensorStats] = {}
-        self._channels = Channels()
+        self._channels = ChannelWatch()
         self._ran: set[str] = set()
         self._uneven: set[str] = set()
         self._shapes: dict[str, tuple[int, ...]] = {}
@@ -115,12 +115,6 @@ class Watch:
         return {op: norm for op, norm in found.items() if self._confirmed.get(op) == norm}
 
     def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
-        broken = [name for name, stats in self._stats.items() if stats.nan]
-        if broken:
-            raise CalibrationError(
-                f"the values at {broken[0]!r} are NaN during calibration ({len(broken)} place(s)): "
-                "look for NaN in the calibration data, or in the model's weights"
-            )
         trusted = self.trusted
         for name, shape in self._shapes.items():
             if name not in self._kernels:
@@ -129,18 +123,20 @@ class Watch:
                 self._kernels[name] = found or NO_KERNEL_HERE
         return Observations(
             seen,
-            {name: stats.copy() for name, stats in self._stats.items()},
+            copied(self._stats),
             tuple(probe),
-            {
-                "ran": _words(self._ran),
-                "trusted": _words(trusted),
-                "uneven": _words(self._uneven),
-                "shapes": _words(f"{op}={'x'.join(map(str, s))}" for op, s in self._shapes.items()),
-                "kernels": _words(f"{name}={kernel}" for name, kernel in self._kernels.items()),
-                NORMS: _words(f"{op}={norm}" for op, norm in self._norm_readers().items()),
-                **{f"{FACTOR}{name}": item for name, item in self._factors.items()},
-                **self._channels.extra(),
-            },
+            channels=self._channels.extremes(),
+            powers=self._channels.powers(),
+            factors=self._factors,
+            shapes=dict(self._shapes),
+            own=Findings(
+                frozenset(self._ran),
+                frozenset(trusted),
+                frozenset(self._uneven),
+                dict(self._kernels),
+                self._norm_readers(),
+                dict(self._channels.leaders),
+            ).named(),
         )
 
     def _before(self, name: str) -> Callable[..., None]:
@@ -293,11 +289,6 @@ def _is_single(module: Any, value: torch.Tensor) -> bool:
     """A sample without a batch dimension, which float modules take as well."""
     lead = len(module.kernel_size) if hasattr(module, "kernel_size") else 0
     return bool(value.dim() == lead + 1)
-
-
-def _words(names: Iterable[str]) -> np.ndarray:
-    """As an array, so that it can be kept on disk with the statistics."""
-    return np.array(sorted(names), dtype=np.str_)
 
 
 def _sample(value: torch.Tensor) -> Any:

@@ -38,20 +38,3 @@ class Structured:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
-
-
-PREFIX = "pruned "  # of the word in a recipe's repairs
-
-
-def word_of(ratio: float) -> str:
-    """How a recipe names the pruned model that it is built from.
-
-    >>> word_of(0.35)
-    'pruned 35%'
-    """
-    return f"{PREFIX}{100 * ratio:g}%"
-
-
-def pruning_of(repairs: tuple[str, ...]) -> str | None:
-    """The pruning among a recipe's repairs."""
-    return next((word for word in repairs if word.startswith(PREFIX)), None)

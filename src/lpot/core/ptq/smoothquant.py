@@ -7,48 +7,16 @@ by the same. Factors are powers of two, so that FP32 results stay bit for bit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from lpot.core.backend import Observations
-    from lpot.core.recipe import Recipe
+from lpot.core.observations import Array, Extremes
 
 ALPHAS = (0.35, 0.5, 0.65, 0.8)
-OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
 LIMIT = 10.0  # factors lie within 2 ** ±LIMIT
-REPAIR = "smooth="  # the repair's name in a recipe; its alpha stands behind it
-EACH = f"{REPAIR}each"  # the same with the best factors for each tensor instead of one alpha
 KEPT = (1.0, 2.0, 4.0, 8.0)  # middle channels that a channel may be as large as
 ROWS = 128  # of a weight, which tell enough of its rounding
-CHANNELS = "channels/"  # where extremes by channel lie among the extras of observations
-
-Array = npt.NDArray[np.floating]
-
-
-@dataclass(frozen=True, eq=False)
-class Extremes:
-    """The smallest and the largest value of each channel of a tensor."""
-
-    low: Array
-    high: Array
-
-    @property
-    def largest(self) -> npt.NDArray[np.float64]:
-        return np.maximum(np.abs(self.low), np.abs(self.high)).astype(np.float64)
-
-    @property
-    def outlies(self) -> bool:
-        largest = self.largest
-        alive = largest[largest > 0]
-        return alive.size > 1 and float(alive.max()) > OUTLYING * float(np.median(alive))
-
-    def smoothed(self, factors: Array) -> tuple[float, float]:
-        """The range of the whole tensor once its channels are divided by the factors."""
-        low, high = (self.low / factors).min(), (self.high / factors).max()
-        return float(min(low, 0.0)), float(max(high, 0.0))
 
 
 def smooth_factors(
@@ -135,18 +103,3 @@ def _noise(
     total = float(((rows**2) @ power).sum())
     found = float((scaled**2 @ rounded).sum() + (off @ left).sum())
     return found / total if total > 0.0 else 0.0
-
-
-def extremes(observations: Observations) -> dict[str, Extremes]:
-    """By tensor, what calibration saw of each channel."""
-    return {
-        name.removeprefix(CHANNELS): Extremes(value[0], value[1])
-        for name, value in observations.extra.items()
-        if name.startswith(CHANNELS)
-    }
-
-
-def smoothing(recipe: Recipe) -> float | None:
-    """The alpha of the recipe's smoothing, None where it has none."""
-    found = [item.removeprefix(REPAIR) for item in recipe.repairs if item.startswith(REPAIR)]
-    return float(found[-1]) if found else None

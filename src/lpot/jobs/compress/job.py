@@ -15,10 +15,10 @@ from lpot.core.batch import Batch, Inputs, split
 from lpot.core.calibration import owned
 from lpot.core.card import read_card
 from lpot.core.compress.prunable import Parts, Prunable
-from lpot.core.compress.settings import word_of
 from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
+from lpot.core.repairs import pruned
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
@@ -83,35 +83,35 @@ class Levels:
         for ratio in self.settings.ratios:
             if not self._ready(ratio):
                 continue
-            if (yield from self._level(space, context, word_of(ratio))):
+            if (yield from self._level(space, context, ratio)):
                 return
-            self.job.add_note(f"{word_of(ratio)} does not hold the bar: less is pruned")
-        if not (yield from self._search(space, context, "")):
+            self.job.add_note(f"{pruned(ratio)} does not hold the bar: less is pruned")
+        if not (yield from self._search(space, context, None)):
             return
         self.job.add_note("no pruned model held the bar: the model is quantized alone")
 
     def _level(
-        self, space: TuningSpace, context: StrategyContext, word: str
+        self, space: TuningSpace, context: StrategyContext, ratio: float
     ) -> Generator[Sequence[Recipe], Sequence[Trial], bool]:
         """INT8 at once; where that is not enough, is it the pruning or the rounding?"""
         default = space.default()
-        (trial,) = yield [_marked(default, word)]
+        (trial,) = yield [_marked(default, ratio)]
         if trial.met:
             return True
-        (trial,) = yield [_marked(default.with_float(default.low_ops), word)]
+        (trial,) = yield [_marked(default.with_float(default.low_ops), ratio)]
         if not trial.met:
             return False
-        found = yield from self._search(space, context, word)
+        found = yield from self._search(space, context, ratio)
         return found or trial.met
 
     def _search(
-        self, space: TuningSpace, context: StrategyContext, word: str
+        self, space: TuningSpace, context: StrategyContext, ratio: float | None
     ) -> Generator[Sequence[Recipe], Sequence[Trial], bool]:
         """The strategy that the configuration names, on one level, up to its first success."""
         proposals = self._inner(space, context)
         batch = next(proposals, None)
         while batch:
-            trials = yield [_marked(recipe, word) for recipe in batch]
+            trials = yield [_marked(recipe, ratio) for recipe in batch]
             if any(trial.met for trial in trials):
                 return True
             plain = [replace(t, recipe=r) for t, r in zip(trials, batch, strict=False)]
@@ -125,7 +125,7 @@ class Levels:
 
     def _ready(self, ratio: float) -> bool:
         """The pruned and trained model of this level; from an earlier run where there is one."""
-        word, backend = word_of(ratio), self.job.backend
+        word, backend = pruned(ratio), self.job.backend
         assert isinstance(backend, Prunable)
         folder = folder_of(self.job.workspace.folder, word)
         variant, words = self._earlier(folder)
@@ -210,5 +210,5 @@ class Levels:
         return self.job.backend.observe(variant, batches, self.job.space.samples)
 
 
-def _marked(recipe: Recipe, word: str) -> Recipe:
-    return replace(recipe, repairs=(*recipe.repairs, word)) if word else recipe
+def _marked(recipe: Recipe, ratio: float | None) -> Recipe:
+    return replace(recipe, repairs=replace(recipe.repairs, pruning=ratio))

@@ -59,7 +59,7 @@ def _best_advice(job: Job, space: TuningSpace) -> Recipe:
     if not least < BETTER * usual:
         return default
     best = candidates[errors.index(least)]
-    added = [repair for repair in best.repairs if repair not in default.repairs]
+    added = [repair for repair in best.repairs.to_json() if repair not in default.repairs.to_json()]
     if added:
         job.add_note(
             f"outlier channels are smoothed ({', '.join(added)}): the error of the outputs "

@@ -9,11 +9,10 @@ from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.cpu import this_cpu
 from lpot.core.recipe import FP32, OpConfig
+from lpot.core.repairs import Repairs
 from lpot.core.space import Capability, OpInfo, Rule, TuningSpace, restrict
 from lpot.core.strategy import Policy, Proposals, StrategyContext, policy
 from lpot.strategy.mixed_precision import HALVES, auto_mixed_precision
-
-FOLD = "fold"  # the repair that gives the folded graph although nothing in it is INT8
 
 
 def wants_floats(config: Config) -> bool:
@@ -34,7 +33,7 @@ def float_space(
     wishes = (*float_rules(config), *rules)
     space = restrict(replace(capability, ops=ops), wishes, (0,), lenient, halves=True)
     notes = (*space.notes, *_remarks(words, space, backend))
-    return replace(space, repairs=(FOLD,) if backend.folds else (), notes=notes)
+    return replace(space, repairs=Repairs(folding=backend.folds), notes=notes)
 
 
 def float_policy(space: TuningSpace) -> Policy:

@@ -32,6 +32,7 @@ from lpot.core.goal import Goal, Objectives
 from lpot.core.limits import Limits
 from lpot.core.loader import Loader
 from lpot.core.model import Model
+from lpot.core.repairs import NONE
 from lpot.core.space import Capability, TuningSpace, restrict
 from lpot.core.strategy import Policy
 from lpot.core.workspace import Workspace, default_folder
@@ -193,7 +194,7 @@ def _space(
         space = restrict(capability, wishes, samples, request.lenient)
     except ConfigError as error:
         raise ConfigError(str(error), where=config.where(error.path)) from None
-    repairs = asked_repairs(config, backend) if space.choices else ()
+    repairs = asked_repairs(config, backend) if space.choices else NONE
     notes = (*space.notes, *missing_repairs(config, backend))
     return replace(space, repairs=repairs, notes=notes)
 

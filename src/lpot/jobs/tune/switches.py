@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.recipe import OpKey
+from lpot.core.repairs import Repairs
 from lpot.core.space import Capability, Rule, TensorRule
 
 PLACE = "quantization.recipes"
@@ -34,25 +33,32 @@ def switch_rules(config: Config, capability: Capability) -> tuple[Rule, ...]:
     )
 
 
-def asked_repairs(config: Config, backend: Backend) -> tuple[str, ...]:
+def asked_repairs(config: Config, backend: Backend) -> Repairs:
     """The repairs that are switched on, as far as the backend has them."""
-    return tuple(repair for _, repair in _wanted(config) if repair in backend.repairs)
+    has, wanted = backend.repairs, _wanted(config)
+    return Repairs(
+        bias_correction=wanted.bias_correction and has.bias_correction,
+        weight_correction=wanted.weight_correction and has.weight_correction,
+    )
 
 
 def missing_repairs(config: Config, backend: Backend) -> list[str]:
     """One sentence for each repair that the user asked for and the backend does not have."""
+    has, wanted = backend.repairs, _wanted(config)
+    missing = {
+        "fast_bias_correction": wanted.bias_correction and not has.bias_correction,
+        "weight_correction": wanted.weight_correction and not has.weight_correction,
+    }
     asked = config.quantization.recipes.model_fields_set
     return [
         f"{PLACE}.{switch} is not done by backend {backend.name}: its models are built without it"
-        for switch, repair in _wanted(config)
-        if repair not in backend.repairs and switch in asked
+        for switch in missing
+        if missing[switch] and switch in asked
     ]
 
 
-def _wanted(config: Config) -> Iterator[tuple[str, str]]:
+def _wanted(config: Config) -> Repairs:
     switches = config.quantization.recipes
     advance = config.quantization.advance
-    if switches.fast_bias_correction or (advance is not None and advance.bias_correction):
-        yield "fast_bias_correction", "bias"
-    if switches.weight_correction:
-        yield "weight_correction", "weight"
+    bias = switches.fast_bias_correction or (advance is not None and bool(advance.bias_correction))
+    return Repairs(bias_correction=bias, weight_correction=switches.weight_correction)

@@ -13,10 +13,6 @@ from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph, attribute
 
-BIAS = "bias"  # the repairs' names in a recipe
-WEIGHT = "weight"
-MEANS = "means/"  # where the means of channels lie among the extras of observations
-
 Means = Mapping[str, np.ndarray]  # tensor → the mean of each of its channels
 
 

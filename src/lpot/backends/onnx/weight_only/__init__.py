@@ -34,6 +34,7 @@ from lpot.core.backend import Approach, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
+from lpot.core.repairs import NONE
 from lpot.core.space import Capability, OpInfo
 from lpot.core.strategy import Tradeoff
 from lpot.core.tensors import Pair
@@ -47,7 +48,7 @@ KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
 class WeightOnlyBackend(OnnxBackend):
     """The same verbs, for weights in few bits. What was rounded lies in its store."""
 
-    repairs = ()  # type: ignore[assignment]
+    repairs = NONE
 
     def __init__(self, wishes: Wishes = USUAL) -> None:
         self.wishes = wishes

@@ -17,9 +17,6 @@ from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.units import Step
 
-BIAS = "bias"  # the repair's name in a recipe
-MEANS = "means/"  # where the means of channels lie among the extras of observations
-
 
 def bias_shifts(
     prepared: Prepared, drawn: Plan, means: Mapping[str, np.ndarray]

@@ -24,7 +24,8 @@ from lpot.backends.tensorflow.passes.fold_factors import fold_factors
 from lpot.backends.tensorflow.prepare import Patched, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.backends.tensorflow.units import Unit
-from lpot.core.ptq.smoothquant import Extremes, smooth_factors
+from lpot.core.observations import Extremes
+from lpot.core.ptq.smoothquant import smooth_factors
 
 
 def outlying_inputs(patched: Patched) -> dict[str, list[Unit]]:

@@ -19,7 +19,7 @@ from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.backends.tensorflow.units import Unit
-from lpot.core.ptq.smoothquant import Extremes
+from lpot.core.observations import Extremes
 
 MOST = 16  # channels taken out of one tensor
 OUTLIER = 2.0  # times the largest channel of those that stay

@@ -21,10 +21,11 @@ from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Kept
 from lpot.core.compress.prunable import Parts
-from lpot.core.compress.settings import Distill, pruning_of
+from lpot.core.compress.settings import Distill
 from lpot.core.errors import HistoryError, UnsupportedModel
 from lpot.core.observations import Observations
 from lpot.core.recipe import Recipe
+from lpot.core.repairs import pruned
 
 GONE = "removed by pruning"
 
@@ -97,9 +98,10 @@ class PruneVerbs:
 
 def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
     """The pruned model that a recipe speaks of."""
-    word = pruning_of(recipe.repairs)
-    if word is None or model.shape is not None:  # it is that model itself
+    ratio = recipe.repairs.pruning
+    if ratio is None or model.shape is not None:  # it is that model itself
         return None
+    word = pruned(ratio)
     if word not in model.variants:
         raise HistoryError(
             f"the recipe is of a model {word}, which is not there any more: run the same job again"

@@ -1,0 +1,35 @@
+"""What a calibration pass finds out about ops and captured parts, besides numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from lpot.core.observations import Named, Observations
+
+NO_KERNEL_HERE = "none"  # among the executors that were chosen
+
+
+@dataclass(frozen=True)
+class Findings:
+    """`leaders`: op → the first that read the same tensor; `norms`: op → the norm before it."""
+
+    ran: frozenset[str] = frozenset()
+    trusted: frozenset[str] = frozenset()  # captured parts that compute what the original does
+    uneven: frozenset[str] = frozenset()  # sums of tensors of different shapes
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    norms: Mapping[str, str] = field(default_factory=dict)
+    leaders: Mapping[str, str] = field(default_factory=dict)
+
+    def named(self) -> Named:
+        """As observations keep it."""
+        found = ((item.name, getattr(self, item.name)) for item in fields(self))
+        return {n: dict(x) if isinstance(x, Mapping) else sorted(x) for n, x in found}
+
+    @classmethod
+    def of(cls, observations: Observations) -> Findings:
+        own: Mapping[str, Any] = observations.own
+        given: dict[str, Any] = {n: frozenset(own.get(n, ())) for n in ("ran", "trusted", "uneven")}
+        given |= {n: dict(own.get(n, {})) for n in ("kernels", "norms", "leaders")}
+        return cls(**given)
