@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from lpot.backends.mxnet.abilities import follower_choices
-from lpot.backends.mxnet.fusion import Fusion, Unit
+from lpot.backends.mxnet.fusion import Fusion, Layer
 from lpot.backends.mxnet.graph import Draft, Graph
 from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.plan import PREFIX, QUANTIZE, Signs, settle_signs
@@ -56,7 +56,7 @@ def build_network(
     return network.around(symbol, args), precisions
 
 
-def _config(unit: Unit, recipe: Recipe) -> OpConfig:
+def _config(unit: Layer, recipe: Recipe) -> OpConfig:
     if unit.key.name.startswith(OWN):  # passes INT8 on wherever it arrives
         return follower_choices()[0]
     return recipe.ops.get(unit.key, FP32)
@@ -142,7 +142,7 @@ def _per_tensor(
     return draft.symbol(), args
 
 
-def _integers(unit: Unit, network: Network, bits: int) -> dict[str, mx.nd.NDArray]:
+def _integers(unit: Layer, network: Network, bits: int) -> dict[str, mx.nd.NDArray]:
     """Weight and bias as MXNet names and orders them: integers first, then their ranges."""
     integers: dict[str, mx.nd.NDArray] = {}
     bounds: dict[str, mx.nd.NDArray] = {}

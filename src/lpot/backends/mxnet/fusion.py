@@ -17,7 +17,7 @@ QUANTIZED = ("_contrib_quantize", "_contrib_dequantize", "_contrib_requantize")
 
 
 @dataclass(frozen=True, eq=False)
-class Unit:
+class Layer:
     """What goes to INT8 as one: a fused node, or a lone op. `key` is the user's op it answers to.
 
     `reads` are the activations it takes, in order; `gives` is its first output.
@@ -56,14 +56,14 @@ class Fusion:
 
     symbol: mx.sym.Symbol
     graph: Graph
-    units: Mapping[str, Unit]
+    units: Mapping[str, Layer]
     inside: Mapping[str, OpKey]  # the user's op → the op whose precision it shares
     lost: tuple[str, ...] = ()  # ops that MXNet's fusion forgot: then nothing of it is trusted
 
     @cached_property
-    def by_key(self) -> Mapping[OpKey, tuple[Unit, ...]]:
+    def by_key(self) -> Mapping[OpKey, tuple[Layer, ...]]:
         """A layer that is used twice has one name and two units."""
-        found: dict[OpKey, tuple[Unit, ...]] = {}
+        found: dict[OpKey, tuple[Layer, ...]] = {}
         for unit in self.units.values():
             found[unit.key] = (*found.get(unit.key, ()), unit)
         return found
@@ -86,7 +86,7 @@ def fuse(network: Network) -> Fusion:
     symbol = network.symbol.get_backend_symbol(BACKEND)
     graph = Graph.of(symbol)
     params = {*network.args, *network.auxs}
-    units: dict[str, Unit] = {}
+    units: dict[str, Layer] = {}
     inside: dict[str, OpKey] = {}
     for number, node in enumerate(graph.nodes):
         key = _key(node)
@@ -100,7 +100,7 @@ def fuse(network: Network) -> Fusion:
         ]
         twin = units.get(node.name)  # a layer without weights that is used twice
         weight, bias = [*names[1:3], "", ""][:2] if node.kind in FUSED else ("", "")
-        units[node.name] = Unit(
+        units[node.name] = Layer(
             key,
             node,
             (*(twin.reads if twin is not None else ()), *reads),

@@ -12,7 +12,7 @@ from lpot.backends.mxnet.abilities import (
     follower_choices,
     reduced,
 )
-from lpot.backends.mxnet.fusion import Fusion, Unit, is_quantized
+from lpot.backends.mxnet.fusion import Fusion, Layer, is_quantized
 from lpot.backends.mxnet.graph import Graph, Node
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.backends.mxnet.protect import OWN
@@ -111,12 +111,12 @@ def _follower_reason(node: Node) -> str:
     return ""
 
 
-def _is_depthwise(model: MxnetModel, node: Node, unit: Unit) -> bool:
+def _is_depthwise(model: MxnetModel, node: Node, unit: Layer) -> bool:
     """One channel a group: those kernels sum in 32 bits on every CPU."""
     weight = model.network.args.get(unit.weight)
     grouped = int(node.attrs.get("num_group", 1)) > 1
     return grouped and weight is not None and weight.shape[1] == 1
 
 
-def _has_gelu(unit: Unit) -> bool:
+def _has_gelu(unit: Layer) -> bool:
     return any(member.attrs.get("act_type") == "gelu" for member in unit.node.members)

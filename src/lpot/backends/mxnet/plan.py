@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from lpot.backends.mxnet.fusion import Fusion, Unit
+from lpot.backends.mxnet.fusion import Fusion, Layer
 from lpot.backends.mxnet.graph import Entry, Graph
 
 QUANTIZE = "_contrib_quantize_v2"
@@ -67,7 +67,7 @@ def settle_signs(
     return Signs(frozenset(signed), frozenset(halved), frozenset(clashing))
 
 
-def _additions(fusion: Fusion, drawn: Graph, low: Collection[str]) -> Iterator[tuple[Unit, Entry]]:
+def _additions(fusion: Fusion, drawn: Graph, low: Collection[str]) -> Iterator[tuple[Layer, Entry]]:
     """Every INT8 unit that adds, and what it adds."""
     numbers = {node.name: number for number, node in enumerate(drawn.nodes)}
     for name in low:

@@ -10,12 +10,12 @@ import numpy as np
 
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Step
 from lpot.backends.tensorflow.nodes import Namer, full_name, make_const, with_inputs
 from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import Step
 from lpot.backends.tensorflow.weights import corrected_bias, weight_of
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.units import Follower, Step, Unit, low_readers
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics import TensorStats, affine
 
@@ -59,7 +59,7 @@ class Format:
         return self.low + self.shift, self.high + self.shift
 
 
-def takes(unit: Unit, form: Format) -> bool:
+def takes(unit: Layer, form: Format) -> bool:
     """Zeros that padding puts into the window must mean 0."""
     return form.zero == 0 or not unit.padded
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from lpot.backends.tensorflow.build import build_net
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Layer, Step, low_readers
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs, make_node, tensor_name, with_inputs
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import Step, Unit, low_readers
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.profile import OpTime
@@ -113,7 +113,7 @@ class _Lone:
 
     backend: TensorflowBackend
     net: Net
-    unit: Unit
+    unit: Layer
     shape: tuple[int, ...]
     config: OpConfig
     observations: Observations

@@ -14,12 +14,12 @@ from lpot.backends.tensorflow.abilities import (
 )
 from lpot.backends.tensorflow.affine import BATCH_NORMS, COMPUTE
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import FOLLOWERS
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.merge_twins import twins_of
 from lpot.backends.tensorflow.passes.widen_halves import narrow_ops
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import FOLLOWERS
 from lpot.core.backend import Approach, Target
 from lpot.core.errors import ConfigError
 from lpot.core.recipe import OpKey

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import VIEWS, Layer
 from lpot.backends.tensorflow.nodes import data_inputs, node_name
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import VIEWS, Unit
 
 # Their output may lie where their input lies.
 SHARING = (*VIEWS, "Identity", "Bitcast", "StopGradient", "Snapshot")
 
 
-def can_sum(prepared: Prepared, unit: Unit) -> bool:
+def can_sum(prepared: Prepared, unit: Layer) -> bool:
     """True when everyone else who reads the addend has done so before this unit can run."""
     residual = unit.residual
     assert residual is not None

@@ -7,9 +7,7 @@ import numpy as np
 from lpot.backends.tensorflow.affine import COMPUTE, is_float32, is_nhwc, output_channels
 from lpot.backends.tensorflow.gelu import match_gelu
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import data_inputs, has_control, tensor_name, text_attr
-from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import (
+from lpot.backends.tensorflow.layers import (
     CONV_ACTIVATIONS,
     FOLLOWERS,
     MATMUL_ACTIVATIONS,
@@ -17,9 +15,11 @@ from lpot.backends.tensorflow.units import (
     ORIGIN,
     SUMS,
     Follower,
+    Layer,
     Residual,
-    Unit,
 )
+from lpot.backends.tensorflow.nodes import data_inputs, has_control, tensor_name, text_attr
+from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.core.recipe import OpKey
 
 
@@ -30,9 +30,9 @@ def key_of(node: NodeDef) -> OpKey:
     return OpKey(node.name, node.op)
 
 
-def match_units(net: Net) -> tuple[dict[str, Unit], dict[OpKey, str]]:
+def match_units(net: Net) -> tuple[dict[str, Layer], dict[OpKey, str]]:
     """Units by op name, and the compute ops that can't be one, with the reason."""
-    units: dict[str, Unit] = {}
+    units: dict[str, Layer] = {}
     refused: dict[OpKey, str] = {}
     for name in net.order:
         node = net.nodes[name]
@@ -93,7 +93,7 @@ def _strange_strides(node: NodeDef) -> bool:
     return strides[0] != 1 or strides[3] != 1
 
 
-def _unit(net: Net, node: NodeDef) -> Unit:
+def _unit(net: Net, node: NodeDef) -> Layer:
     x, weight = data_inputs(node)[:2]
     value = net.constant(weight)
     assert value is not None
@@ -111,7 +111,7 @@ def _unit(net: Net, node: NodeDef) -> Unit:
             x, padding = folded
             padded = True
     residual = _residual(net, last, node.op) if not activation else None
-    return Unit(
+    return Layer(
         key=key_of(node),
         node=node.name,
         x=x,

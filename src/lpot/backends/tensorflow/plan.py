@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lpot.backends.tensorflow.formats import Format, choose_formats, makes, takes
+from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
 from lpot.backends.tensorflow.liveness import can_sum
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.units import Follower, Step, Unit, low_readers
 from lpot.core.numerics import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
@@ -27,7 +27,7 @@ class Plan:
     # By op, what rounding its weight adds to its outputs on the average: the bias takes it back.
     shifts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def taken(self, unit: Unit) -> Format:
+    def taken(self, unit: Layer) -> Format:
         """The form in which a unit reads its input."""
         form = self.wanted[unit.x]
         return form if takes(unit, form) else self.signed[unit.x]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Follower, Layer
 from lpot.backends.tensorflow.match import match_followers, match_units
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
@@ -34,7 +35,6 @@ from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
-from lpot.backends.tensorflow.units import Follower, Unit
 from lpot.core.observations import Extremes
 from lpot.core.recipe import OpKey
 
@@ -68,7 +68,7 @@ class Prepared:
     """`weights` caches quantized weights: trials differ in few of them."""
 
     net: Net
-    units: dict[str, Unit]
+    units: dict[str, Layer]
     followers: dict[str, Follower]
     refused: dict[OpKey, str]
     weights: dict[Any, Any] = field(default_factory=dict)
@@ -97,7 +97,7 @@ class Prepared:
             self._equalized[key] = matched(net)
         return self._equalized[key]
 
-    def inputs_of(self, unit: Unit) -> tuple[str, ...]:
+    def inputs_of(self, unit: Layer) -> tuple[str, ...]:
         """What must be there before the unit runs, without its addend."""
         return tuple(data_inputs(self.net.nodes[unit.node]))
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import COMPUTE, is_float32, is_nhwc, output_channels, rank_of
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import SUMS
 from lpot.backends.tensorflow.match import why_not
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import SUMS
 from lpot.core.ptq.streams import Channels, Stream, Ties
 
 Known = dict[str, Channels]

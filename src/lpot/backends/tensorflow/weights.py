@@ -9,8 +9,8 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
+from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.units import Unit
 from lpot.core.numerics import quantize_weight
 from lpot.core.recipe import TensorConfig
 
@@ -24,7 +24,7 @@ class Weight:
     sums: np.ndarray  # of the real weights, per output channel
 
 
-def weight_of(prepared: Prepared, unit: Unit, config: TensorConfig, form: Format) -> Weight:
+def weight_of(prepared: Prepared, unit: Layer, config: TensorConfig, form: Format) -> Weight:
     """Quantized once for each way of quantizing; trials share them."""
     signed = form.dtype == "qint8"
     key = (unit.node, config.granularity, config.bits, signed)
@@ -34,7 +34,7 @@ def weight_of(prepared: Prepared, unit: Unit, config: TensorConfig, form: Format
     return weight
 
 
-def _quantize(prepared: Prepared, unit: Unit, config: TensorConfig, signed: bool) -> Weight:
+def _quantize(prepared: Prepared, unit: Layer, config: TensorConfig, signed: bool) -> Weight:
     node = prepared.net.nodes[unit.node]
     real = prepared.net.constant(unit.weight)
     assert real is not None
@@ -57,7 +57,7 @@ def _quantize(prepared: Prepared, unit: Unit, config: TensorConfig, signed: bool
     )
 
 
-def corrected_bias(prepared: Prepared, unit: Unit, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
+def corrected_bias(prepared: Prepared, unit: Layer, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
     """The bias less what rounding the weight adds on the average; zeros where there is none."""
     bias = np.zeros(unit.channels)
     if unit.bias is not None:

@@ -11,7 +11,7 @@ from torch import nn
 
 from lpot.backends.torch.kernels import Affine, candidates
 from lpot.backends.torch.kernels.choose import choose_dynamic
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.lower import Lowering
 from lpot.backends.torch.modules import (
     LowAttention,
@@ -96,7 +96,7 @@ class _Builder:
         release_fastpath(root, self.workshop.encoders, changed)
         return Trial(root, self.skipped, self._programs(root, changed), tuple(folded))
 
-    def _site(self, key: OpKey) -> Site:
+    def _site(self, key: OpKey) -> Layer:
         site = self.workshop.sites.get(key.name)
         if site is None:
             raise UnsupportedOp(
@@ -106,12 +106,12 @@ class _Builder:
             )
         return site
 
-    def _norm(self, site: Site, config: OpConfig) -> str | None:
+    def _norm(self, site: Layer, config: OpConfig) -> str | None:
         """The batch norm that goes into the op."""
         chain = self.chains.get(site.name)
         return chain.norm if chain is not None and config.mode == "static" else None
 
-    def _module(self, site: Site, config: OpConfig) -> nn.Module | None:
+    def _module(self, site: Layer, config: OpConfig) -> nn.Module | None:
         if config.is_float:
             if config.activation.dtype == "bf16":
                 return HalfModule(self.workshop.names[site.name], torch.bfloat16)
@@ -131,7 +131,7 @@ class _Builder:
             known[key] = self._make(site, config.weight, norm, settings)
         return known[key]
 
-    def _settings(self, site: Site, config: OpConfig) -> Settings | None:
+    def _settings(self, site: Layer, config: OpConfig) -> Settings | None:
         family = site.spec.family
         if family == "embedding":
             return Settings("plain")
@@ -168,14 +168,14 @@ class _Builder:
             divided=divided,
         )
 
-    def _inlet(self, site: Site, config: TensorConfig) -> Affine:
+    def _inlet(self, site: Layer, config: TensorConfig) -> Affine:
         smooth = self.smooth.get(site.name)
         if smooth is not None:
             return span_affine(smooth.span, config)
         assert self.ranges is not None
         return self.ranges.inlet(site.name, config)
 
-    def _kernel(self, site: Site) -> str:
+    def _kernel(self, site: Layer) -> str:
         """The one asked for where it exists here, else the one wanted most."""
         family: str = site.spec.family
         if isinstance(site.module, nn.modules.conv._ConvTransposeNd):
@@ -186,7 +186,7 @@ class _Builder:
             logger.warning("op %r wants %s, which is not here: %s", site.name, asked, here[0])
         return asked if asked in here else here[0]
 
-    def _dynamic_kernel(self, site: Site) -> str | None:
+    def _dynamic_kernel(self, site: Layer) -> str | None:
         asked = self.ranges.dynamic_kernel(site) if self.ranges is not None else None
         found = asked or choose_dynamic(site)
         if found is None:
@@ -194,7 +194,7 @@ class _Builder:
         return found
 
     def _make(
-        self, site: Site, weight: TensorConfig, norm: str | None, settings: Settings
+        self, site: Layer, weight: TensorConfig, norm: str | None, settings: Settings
     ) -> LowModule:
         parts = self.workshop.weights(site, weight, norm, self.smooth.get(site.name))
         module: Any = site.module

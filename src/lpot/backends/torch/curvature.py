@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import arguments, tensors
-from lpot.backends.torch.kinds import Site, is_hf_conv1d
+from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.passes.smooth_channels import Smooth
 from lpot.backends.torch.ranges import Observed, inlet_name, span_affine
 from lpot.backends.torch.weights import quantize_site
@@ -124,7 +124,7 @@ def _input_noise(
     return stats.error(low, high, 1 << bits)
 
 
-def _weight_error(site: Site, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
+def _weight_error(site: Layer, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
     """Squared rounding error of each weight, in the module's own layout."""
     assert config.weight is not None
     real = quantize_site(site, config.weight, None, factors).real()

@@ -12,7 +12,7 @@ from torch import fx, nn
 from lpot.backends.torch.build import build
 from lpot.backends.torch.dtypes import FLOAT32, copied, dtype_of, private
 from lpot.backends.torch.kernels import Affine
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.model import TorchModel, state
 from lpot.backends.torch.modules import LowModule
@@ -191,7 +191,7 @@ def _give_weights(
 
 
 def _parts(
-    site: Site, config: TensorConfig, name: str, tensors: Mapping[str, torch.Tensor]
+    site: Layer, config: TensorConfig, name: str, tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, Weights]:
     prefix = f"{name}." if name else ""
     ending = "_int8"
@@ -241,7 +241,7 @@ class Stored:
     def kernel(self, op: str) -> str | None:
         return self.ops[op].get("kernel")
 
-    def dynamic_kernel(self, site: Site) -> str | None:
+    def dynamic_kernel(self, site: Layer) -> str | None:
         return self.kernel(site.name)
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:

@@ -65,7 +65,7 @@ _MARKERS = ("QuantStub", "DeQuantStub", "FloatFunctional", "FXFloatFunctional", 
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class Layer:
     """One op of one model: where it sits and the float modules that make it up.
 
     `norm` and `relu` belong to a module that the user fused by hand (ConvBnReLU2d and the like).
@@ -109,14 +109,14 @@ def is_frozen_norm(module: nn.Module) -> bool:
     )
 
 
-def find(root: nn.Module) -> tuple[dict[str, Site], dict[OpKey, str]]:
+def find(root: nn.Module) -> tuple[dict[str, Layer], dict[OpKey, str]]:
     """The ops of a model by name, and the leaf modules that can't be low with the reason."""
-    sites: dict[str, Site] = {}
+    sites: dict[str, Layer] = {}
     others: dict[OpKey, str] = {}
     for name, module in _walk(root):
         key = OpKey(name, type(module).__name__)
         found = _recognise(key, module)
-        if isinstance(found, Site):
+        if isinstance(found, Layer):
             sites[name] = found
         elif found:
             others[key] = found
@@ -144,14 +144,14 @@ def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
         )
 
 
-def _recognise(key: OpKey, module: nn.Module) -> Site | str:
+def _recognise(key: OpKey, module: nn.Module) -> Layer | str:
     if isinstance(module, ScriptModule):
         return "a part compiled by TorchScript: it can't be taken apart"
     if is_fused(module):
         return _fused(key, module)
     spec = _spec(module)
     if isinstance(spec, OpSpec):
-        return Site(key, spec, module)
+        return Layer(key, spec, module)
     if spec:
         return spec
     if not any(True for _ in module.children()):
@@ -202,7 +202,7 @@ def _limits(module: nn.Module, spec: OpSpec) -> OpSpec | str:
     return spec
 
 
-def _fused(key: OpKey, module: nn.Module) -> Site | str:
+def _fused(key: OpKey, module: nn.Module) -> Layer | str:
     parts = list(module.children())
     spec = _spec(parts[0])
     if not isinstance(spec, OpSpec) or spec.family not in ("conv", "linear"):
@@ -211,7 +211,7 @@ def _fused(key: OpKey, module: nn.Module) -> Site | str:
     relu = isinstance(parts[-1], nn.ReLU)
     if len(parts) != 1 + (norm is not None) + relu:
         return f"no INT8 kernel for the fused {key.kind}"
-    return Site(key, spec, parts[0], norm, relu)
+    return Layer(key, spec, parts[0], norm, relu)
 
 
 def _why_not(module: nn.Module) -> str:

@@ -14,7 +14,7 @@ from torch import fx, nn
 
 from lpot.backends.torch.abilities import activation_bits
 from lpot.backends.torch.describe import FORMAT, Described
-from lpot.backends.torch.kinds import Site, is_fused
+from lpot.backends.torch.kinds import Layer, is_fused
 from lpot.backends.torch.passes.capture_graph import TRACE_ERRORS
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import UnsupportedModel
@@ -107,7 +107,7 @@ def _is_mark(name: str, state: Mapping[str, Any]) -> bool:
     return tail in ("scale", "zero_point") and {f"{head}.scale", f"{head}.zero_point"} <= set(state)
 
 
-def _is_dynamic(state: Mapping[str, Any], config: Mapping[str, Any], site: Site) -> bool:
+def _is_dynamic(state: Mapping[str, Any], config: Mapping[str, Any], site: Layer) -> bool:
     """A dynamic linear has the range of a module that was never calibrated: 1 and 0."""
     word = config.get("approach")
     if word is not None:

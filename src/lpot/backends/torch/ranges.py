@@ -11,7 +11,7 @@ from lpot.backends.torch.channels import seen_channels
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.choose import choose_dynamic
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
@@ -64,7 +64,7 @@ class Ranges(Protocol):
         """The executor this op must have, None for the one wanted most."""
         ...
 
-    def dynamic_kernel(self, site: Site) -> str | None:
+    def dynamic_kernel(self, site: Layer) -> str | None:
         """The same for an op that takes its range from each batch."""
         ...
 
@@ -113,7 +113,7 @@ class Observed:
     def kernel(self, op: str) -> str | None:
         return self._kernels.get(op)
 
-    def dynamic_kernel(self, site: Site) -> str | None:
+    def dynamic_kernel(self, site: Layer) -> str | None:
         return choose_dynamic(site, self.shapes.get(site.name))
 
     def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:

@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from lpot.backends.torch.kinds import Site, is_hf_conv1d
+from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.find_chains import Chain, is_relu, norm_of
 from lpot.core.ptq.streams import Channels, Stream, Ties
@@ -44,7 +44,7 @@ def _channels(width: int, rank: int = 0) -> Channels:
 def find_streams(
     captured: Capture,
     chains: Mapping[str, Chain],
-    sites: Mapping[str, Site],
+    sites: Mapping[str, Layer],
     modules: Mapping[str, nn.Module],
 ) -> list[Stream]:
     """The streams of a part. What goes in and out of it is fixed."""
@@ -81,7 +81,7 @@ def find_streams(
     return ties.streams()
 
 
-def is_layer(site: Site, tied: Mapping[int, int]) -> bool:
+def is_layer(site: Layer, tied: Mapping[int, int]) -> bool:
     """Weights of its own: a tied one can't be scaled for one op alone."""
     module = site.module
     if type(module) not in _LAYERS or is_hf_conv1d(module) or site.norm is not None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.kinds import Site, is_hf_conv1d
+from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.model import state
 from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_plain, make_rounded
 from lpot.backends.torch.observe import nbytes, own
@@ -84,7 +84,7 @@ def prepare_training(
     return trainee
 
 
-def _rounding(site: Site, config: OpConfig) -> Rounding:
+def _rounding(site: Layer, config: OpConfig) -> Rounding:
     weight = config.weight
     axis = site.spec.axis if not is_hf_conv1d(site.module) else 1
     per_channel = weight is not None and weight.granularity != "per_tensor"

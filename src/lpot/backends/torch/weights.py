@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lpot.backends.torch.kinds import Site, is_hf_conv1d
+from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.core.errors import UnsupportedOp
 from lpot.core.numerics import QuantParams, dequantize, quantize_weight
 from lpot.core.recipe import TensorConfig
@@ -74,7 +74,7 @@ def quantize_tensor(
 
 
 def quantize_site(
-    site: Site, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
+    site: Layer, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
 ) -> Weights:
     """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in.
 
@@ -86,7 +86,7 @@ def quantize_site(
     return quantize_tensor(site.name, weight, config, site.spec.axis, bias)
 
 
-def float_weights(site: Site, norm: nn.Module | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+def float_weights(site: Layer, norm: nn.Module | None) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Weight and bias as the kernels want them: output channels first for linears."""
     module = site.module
     weight, bias = module.weight.detach(), getattr(module, "bias", None)

@@ -12,7 +12,7 @@ from torch import nn
 
 from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.dtypes import speak
-from lpot.backends.torch.kinds import Site, find
+from lpot.backends.torch.kinds import Layer, find
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.recurrent import weight_names
 from lpot.backends.torch.modules.rounded import Rounding
@@ -94,7 +94,7 @@ class Workshop:
         copy = self._cloner()
         twins = dict(copy.named_modules())
         sites = {
-            name: Site(site.key, site.spec, twins[name], site.norm, site.relu)
+            name: Layer(site.key, site.spec, twins[name], site.norm, site.relu)
             for name, site in self.sites.items()
         }
         return capture(copy, sites)
@@ -167,7 +167,7 @@ class Workshop:
         return self._scaled[key]
 
     def weights(
-        self, site: Site, config: TensorConfig, norm: str | None, smooth: Smooth | None = None
+        self, site: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None = None
     ) -> dict[str, Weights]:
         """The op's int8 weights by name, quantized on first use."""
         key = (site.name, config, norm, b"" if smooth is None else smooth.key)
@@ -176,13 +176,13 @@ class Workshop:
         return self._weights[key]
 
     def give_weights(
-        self, site: Site, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
+        self, site: Layer, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
     ) -> None:
         """Use these, read from a file, instead of quantizing."""
         self._weights[site.name, config, norm, b""] = parts
 
     def _quantize(
-        self, site: Site, config: TensorConfig, norm: str | None, smooth: Smooth | None
+        self, site: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None
     ) -> dict[str, Weights]:
         module = site.module
         if smooth is not None:
@@ -211,7 +211,7 @@ class Workshop:
             )
         return parts
 
-    def _one(self, site: Site, config: TensorConfig, norm: str | None) -> Weights:
+    def _one(self, site: Layer, config: TensorConfig, norm: str | None) -> Weights:
         """A tied weight (an embedding that is the last linear, too) is quantized once."""
         folded = self.names[norm] if norm is not None else site.norm
         weight, bias = site.module.weight, getattr(site.module, "bias", None)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import CONV_ACTIVATIONS, Layer
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import CONV_ACTIVATIONS, Unit
 
 
-def cast_bfloat16(net: Net, units: Iterable[Unit]) -> Net:
+def cast_bfloat16(net: Net, units: Iterable[Layer]) -> Net:
     """Each unit with its bias and Relu; its result is there in float32 under the old name."""
     cast = _Cast(net)
     chosen = list(units)
@@ -28,10 +28,10 @@ class _Cast:
         self.nodes: dict[str, NodeDef] = {}
         self.halves: dict[str, str] = {}  # float tensor → its bfloat16 twin
 
-    def reserve(self, unit: Unit) -> None:
+    def reserve(self, unit: Layer) -> None:
         self.halves[self._last(unit)] = self.name_for(f"{unit.node}/bfloat16")
 
-    def _last(self, unit: Unit) -> str:
+    def _last(self, unit: Layer) -> str:
         """Where the unit ends in bfloat16: an activation other than Relu stays in float32."""
         if unit.activation in CONV_ACTIVATIONS:
             return unit.out
@@ -49,7 +49,7 @@ class _Cast:
             self.halves[tensor] = name
         return self.halves[tensor]
 
-    def add(self, unit: Unit) -> None:
+    def add(self, unit: Layer) -> None:
         last = self._last(unit)
         chain = [unit.node]
         while chain[-1] != last:

@@ -12,10 +12,10 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
+from lpot.backends.tensorflow.layers import Step
 from lpot.backends.tensorflow.passes.simulate_ops import rounded_weight
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.units import Step
 
 
 def bias_shifts(

@@ -13,17 +13,17 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Follower, Layer
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import Follower, Unit
 
 HOMOGENEOUS = ("", "Relu")
 LARGEST = 2.0**12
 
 
 def equalizable(
-    net: Net, units: Mapping[str, Unit], followers: Mapping[str, Follower]
-) -> dict[str, tuple[Unit, ...]]:
+    net: Net, units: Mapping[str, Layer], followers: Mapping[str, Follower]
+) -> dict[str, tuple[Layer, ...]]:
     """Name of the op that makes a tensor → the units that read it, where nobody else does."""
     found = {}
     by_node = {unit.node: unit for unit in units.values()}
@@ -37,12 +37,12 @@ def equalizable(
 
 
 def _readers(
-    net: Net, tensor: str, by_node: Mapping[str, Unit], followers: Mapping[str, Follower]
-) -> list[Unit] | None:
+    net: Net, tensor: str, by_node: Mapping[str, Layer], followers: Mapping[str, Follower]
+) -> list[Layer] | None:
     """All readers as units, through pooling and padding; None when one is something else."""
     if tensor in net.pinned:
         return None
-    found: list[Unit] = []
+    found: list[Layer] = []
     for user in net.users.get(tensor, ()):
         item = followers.get(user.name)
         if user.name in by_node and data_inputs(user)[0] == tensor:
@@ -57,7 +57,7 @@ def _readers(
     return found
 
 
-def factors(peaks: np.ndarray, net: Net, readers: Iterable[Unit]) -> np.ndarray:
+def factors(peaks: np.ndarray, net: Net, readers: Iterable[Layer]) -> np.ndarray:
     """By how much to divide each channel: half of its excess goes to the weights that read it."""
     weights = np.max([input_peaks(net, reader) for reader in readers], axis=0).astype(np.float64)
     alive = (peaks > 0) & (weights > 0)
@@ -73,7 +73,7 @@ def factors(peaks: np.ndarray, net: Net, readers: Iterable[Unit]) -> np.ndarray:
     return np.exp2(np.rint(np.log2(np.clip(ratio, 1 / LARGEST, LARGEST))))
 
 
-def input_peaks(net: Net, unit: Unit) -> np.ndarray:
+def input_peaks(net: Net, unit: Layer) -> np.ndarray:
     """By input channel, the largest weight that reads it."""
     weight = np.abs(net.constant(unit.weight))  # type: ignore[arg-type]
     axis = input_axis(net, unit)
@@ -81,7 +81,7 @@ def input_peaks(net: Net, unit: Unit) -> np.ndarray:
     return np.asarray(weight.max(axis=others))
 
 
-def input_axis(net: Net, unit: Unit) -> int:
+def input_axis(net: Net, unit: Layer) -> int:
     """Where in the weight the input channels lie."""
     if unit.is_matmul:
         return 1 if is_transposed(net.nodes[unit.node]) else 0
@@ -90,7 +90,7 @@ def input_axis(net: Net, unit: Unit) -> int:
 
 def equalize_channels(
     net: Net,
-    units: Mapping[str, Unit],
+    units: Mapping[str, Layer],
     followers: Mapping[str, Follower],
     scales: Mapping[str, np.ndarray],
 ) -> Net:
@@ -99,7 +99,7 @@ def equalize_channels(
     weights: dict[str, np.ndarray] = {}  # node → its weight so far
     biases: dict[str, np.ndarray] = {}
 
-    def weight(unit: Unit) -> np.ndarray:
+    def weight(unit: Layer) -> np.ndarray:
         value = weights.get(unit.node, net.constant(unit.weight))
         assert value is not None
         return value
@@ -118,7 +118,7 @@ def equalize_channels(
 
 def _changes(
     net: Net,
-    units: Mapping[str, Unit],
+    units: Mapping[str, Layer],
     weights: Mapping[str, np.ndarray],
     biases: Mapping[str, np.ndarray],
 ) -> dict[str, NodeDef]:

@@ -12,11 +12,11 @@ import numpy as np
 from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Layer, Step
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import Step, Unit
 from lpot.backends.tensorflow.weights import weight_of
 
 NOBODY = -1  # a number no op has
@@ -94,7 +94,7 @@ class _Sketch:
                 f"{stem}/out", step.out, chosen, plan.held[step.out]
             )
 
-    def _correct_bias(self, stem: str, unit: Unit, chosen: str, shift: np.ndarray) -> None:
+    def _correct_bias(self, stem: str, unit: Layer, chosen: str, shift: np.ndarray) -> None:
         assert unit.bias is not None
         add = self.prepared.net.only_user(unit.node)
         value = self.prepared.net.constant(unit.bias)

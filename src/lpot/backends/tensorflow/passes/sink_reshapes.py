@@ -6,6 +6,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.gelu import match_gelu
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import MATMUL_ACTIVATIONS
 from lpot.backends.tensorflow.nodes import (
     Namer,
     data_inputs,
@@ -16,7 +17,6 @@ from lpot.backends.tensorflow.nodes import (
     with_inputs,
 )
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import MATMUL_ACTIVATIONS
 
 SUMS = ("Add", "AddV2", "AddN")
 

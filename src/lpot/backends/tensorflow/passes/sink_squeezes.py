@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import CONV_ACTIVATIONS
 from lpot.backends.tensorflow.nodes import data_inputs, has_control, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.units import CONV_ACTIVATIONS
 
 CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 BIASES = ("BiasAdd", "Add", "AddV2")

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.nodes import (
     Namer,
     make_const,
@@ -23,15 +24,14 @@ from lpot.backends.tensorflow.passes.equalize_channels import input_axis, input_
 from lpot.backends.tensorflow.passes.fold_factors import fold_factors
 from lpot.backends.tensorflow.prepare import Patched, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import Unit
 from lpot.core.observations import Extremes
 from lpot.core.ptq.smoothquant import smooth_factors
 
 
-def outlying_inputs(patched: Patched) -> dict[str, list[Unit]]:
+def outlying_inputs(patched: Patched) -> dict[str, list[Layer]]:
     """Tensors of which a few channels are far larger than the others, and the products that read
     them."""
-    found: dict[str, list[Unit]] = {}
+    found: dict[str, list[Layer]] = {}
     for unit in patched.prepared.units.values():
         seen = patched.extremes.get(unit.x)
         if unit.is_matmul and seen is not None and seen.outlies:
@@ -73,7 +73,7 @@ def smooth_channels(patched: Patched, alpha: float) -> Patched:
     )
 
 
-def _scaled_weights(net: Net, units: list[Unit], factors: np.ndarray) -> dict[str, NodeDef]:
+def _scaled_weights(net: Net, units: list[Layer], factors: np.ndarray) -> dict[str, NodeDef]:
     """By name, fresh weights and the products that read them."""
     changes: dict[str, NodeDef] = {}
     name_for = Namer(net.nodes)
@@ -99,7 +99,7 @@ def _multiplied(net: Net, tensor: str, factors: np.ndarray) -> tuple[dict[str, N
     return {const.name: const, smooth: made}, smooth
 
 
-def _reading(changes: dict[str, NodeDef], units: list[Unit], smooth: str) -> dict[str, NodeDef]:
+def _reading(changes: dict[str, NodeDef], units: list[Layer], smooth: str) -> dict[str, NodeDef]:
     return {
         unit.node: with_inputs(changes[unit.node], [smooth, *changes[unit.node].input[1:]])
         for unit in units

@@ -14,11 +14,11 @@ import numpy as np
 
 from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input_axis
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.units import Unit
 from lpot.core.observations import Extremes
 
 MOST = 16  # channels taken out of one tensor
@@ -29,8 +29,8 @@ OUTLIER = 2.0  # times the largest channel of those that stay
 class Pair:
     """The product that makes outlier channels, the one that reads them, and which they are."""
 
-    first: Unit
-    second: Unit
+    first: Layer
+    second: Layer
     outliers: np.ndarray
 
 
@@ -59,7 +59,7 @@ def outlier_channels(found: Extremes) -> np.ndarray:
     return np.sort(order[:most][largest[order[:most]] > OUTLIER * usual]) if usual else order[:0]
 
 
-def _ends_in_a_sum(unit: Unit) -> bool:
+def _ends_in_a_sum(unit: Layer) -> bool:
     return not unit.activation and (unit.residual is not None or unit.bias is not None)
 
 
@@ -189,7 +189,7 @@ class _Split:
         add = self.net.nodes[unit.residual.add]
         return [before, with_inputs(add, [unit.out, before.name])]
 
-    def _bias_add(self, unit: Unit) -> NodeDef:
+    def _bias_add(self, unit: Layer) -> NodeDef:
         add = self.net.only_user(unit.node)
         assert add is not None
         return add

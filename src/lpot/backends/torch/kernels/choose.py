@@ -18,7 +18,7 @@ from lpot.backends.torch.abilities import saturates
 from lpot.backends.torch.kernels import KERNELS, Affine, Run
 from lpot.backends.torch.kernels.agree import Call, agrees, draw, runner
 from lpot.backends.torch.kernels.geometry import geometry_of
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ ROWS = 8  # of a linear's input where no batch was seen
 _INLET, _OUTLET = Affine(0.05, 128), Affine(0.1, 128)
 
 
-def choose(site: Site, shape: tuple[int, ...], inside: bool = False) -> str | None:
+def choose(site: Layer, shape: tuple[int, ...], inside: bool = False) -> str | None:
     """The executor for a static op whose input has this shape; None where none is right.
 
     `inside` a captured part values mostly come and go as uint8; elsewhere as floats.
@@ -47,7 +47,7 @@ def choose(site: Site, shape: tuple[int, ...], inside: bool = False) -> str | No
     return _fastest(("fbgemm",) if transposed else ("onednn_float", "fbgemm"), call)
 
 
-def choose_dynamic(site: Site, shape: tuple[int, ...] | None = None) -> str | None:
+def choose_dynamic(site: Layer, shape: tuple[int, ...] | None = None) -> str | None:
     """The executor for products whose range is taken from each batch; None where none is right."""
     module: Any = site.module
     if site.spec.family == "attention":

@@ -19,7 +19,7 @@ from torch import fx, nn
 from torch.fx._symbolic_trace import _assert_is_none
 
 from lpot.backends.torch.data import parameters
-from lpot.backends.torch.kinds import Site, is_frozen_norm, is_fused
+from lpot.backends.torch.kinds import Layer, is_frozen_norm, is_fused
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ class Capture:
         return self.owners.get(str(node.target).rpartition(".")[0])
 
 
-def capture(root: nn.Module, sites: Mapping[str, Site]) -> tuple[Capture, ...]:
+def capture(root: nn.Module, sites: Mapping[str, Layer]) -> tuple[Capture, ...]:
     """Every part that holds an op and can be read; parts inside a captured part are not listed."""
     ops = {id(site.module) for site in sites.values()}
     names = {id(module): name for name, module in root.named_modules()}

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.streams import reading
 from lpot.backends.torch.weights import float_weights
 from lpot.core.ptq.equalize import Layers, equalize
@@ -22,7 +22,7 @@ Norms = Mapping[str, str | None]  # op → the batch norm behind it
 def find_factors(
     streams: Sequence[Stream],
     norms: Norms,
-    sites: Mapping[str, Site],
+    sites: Mapping[str, Layer],
     modules: Mapping[str, nn.Module],
 ) -> dict[str, np.ndarray]:
     """The factors of every stream that gains from them."""
@@ -34,7 +34,7 @@ class _Layers(Layers):
     """Weights with their norms folded in, scaled as the search for factors goes on."""
 
     def __init__(
-        self, norms: Norms, sites: Mapping[str, Site], modules: Mapping[str, nn.Module]
+        self, norms: Norms, sites: Mapping[str, Layer], modules: Mapping[str, nn.Module]
     ) -> None:
         self._norms, self._sites, self._modules = norms, sites, modules
         self._parts: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}

@@ -13,7 +13,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional
 
-from lpot.backends.torch.kinds import Site, is_frozen_norm
+from lpot.backends.torch.kinds import Layer, is_frozen_norm
 from lpot.backends.torch.passes.capture_graph import Capture
 
 _RELU = (functional.relu, torch.relu, torch.relu_, functional.relu_)
@@ -49,7 +49,7 @@ class Chain:
 
 
 def find_chains(
-    captured: Capture, sites: Mapping[str, Site], modules: Mapping[str, nn.Module]
+    captured: Capture, sites: Mapping[str, Layer], modules: Mapping[str, nn.Module]
 ) -> dict[str, Chain]:
     """Op name → chain, for ops called once; an op called again keeps its own output."""
     nodes = captured.graph.nodes
@@ -67,7 +67,7 @@ def find_chains(
 def _chain(
     captured: Capture,
     node: fx.Node,
-    site: Site,
+    site: Layer,
     modules: Mapping[str, nn.Module],
     calls: Mapping[str | None, int],
 ) -> Chain:

@@ -16,7 +16,7 @@ from torch import nn
 
 from lpot.backends.torch.channels import Group
 from lpot.backends.torch.clone import Cloner
-from lpot.backends.torch.kinds import Site
+from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.weights import float_weights
 from lpot.core.ptq.ranges import NOISY
 from lpot.core.ptq.smoothquant import ROWS, best_factors
@@ -45,7 +45,7 @@ class Smooth:
         return found
 
 
-def find_smooth(groups: Iterable[Group], sites: Mapping[str, Site]) -> dict[str, Smooth]:
+def find_smooth(groups: Iterable[Group], sites: Mapping[str, Layer]) -> dict[str, Smooth]:
     """Op → what its input is divided by, for the ops whose input is noisy in int8 and gains by it.
 
     All readers of a tensor have a say, so that a weight does not depend on what else is low.
@@ -73,7 +73,7 @@ def scaled_norm(norm: nn.Module, product: torch.Tensor) -> nn.Module:
     return twin
 
 
-def _read(ops: Iterable[str], sites: Mapping[str, Site]) -> np.ndarray:
+def _read(ops: Iterable[str], sites: Mapping[str, Layer]) -> np.ndarray:
     """The weights of all ops that read a tensor, one row for each output; of many rows some."""
     weights = [float_weights(sites[op], sites[op].norm)[0] for op in ops]
     stride = max(1, sum(map(len, weights)) // (2 * ROWS))

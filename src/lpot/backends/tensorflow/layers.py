@@ -30,7 +30,7 @@ class Residual:
 
 
 @dataclass(frozen=True)
-class Unit:
+class Layer:
     """One compute op with its bias and activation; `out` is the last node of these."""
 
     key: OpKey
@@ -70,7 +70,7 @@ class Follower:
 class Step:
     """Where the unit ends, with which activation, and what is added on the way."""
 
-    unit: Unit
+    unit: Layer
     config: OpConfig
     out: str
     activation: str
