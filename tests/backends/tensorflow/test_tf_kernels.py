@@ -32,7 +32,7 @@ BACKEND = TensorflowBackend()
 EXACT = 1e-3  # a few values halfway between two codes
 
 
-class Trial:
+class Case:
     """A small net, calibrated, built under a recipe, with the plan at hand."""
 
     def __init__(
@@ -134,7 +134,7 @@ def test_a_convolution_is_right_to_one_step(
             made = make.conv(x, 8, 1 if kind == "pointwise" else 3, padding=padding, name="op")
         tf.nn.bias_add(made, make.vector(8), name="y")
 
-    trial = Trial(build, images(1), as_config(dtype, scheme, granularity, bits))
+    trial = Case(build, images(1), as_config(dtype, scheme, granularity, bits))
     step = trial.plan.steps["op"]
     unit, (x,) = step.unit, trial.batches[0]
     taken, given = trial.plan.wanted["x"], trial.plan.held["y"]
@@ -183,7 +183,7 @@ def test_a_matmul_is_right(activation: str, dtype: str, scheme: str, bits: int) 
         made = calls[activation](make.dense(x, 24, "one"))
         tf.nn.softmax(make.dense(made, 16, "two"), name="y")
 
-    trial = Trial(build, rows(2), as_config(dtype, scheme, bits=bits))
+    trial = Case(build, rows(2), as_config(dtype, scheme, bits=bits))
     assert len(trial.ops("QuantizeV2")) == 1  # between the two there are only 8 bits
     assert not trial.ops("Dequantize")
     assert (trial.error() < EXACT) == (bits == 7 or not saturates("MatMul"))
@@ -211,7 +211,7 @@ def test_convolutions_of_every_shape(kind: str) -> None:
             made = tf.nn.depthwise_conv2d(image(), weight, [1, 2, 2, 1], "SAME", name="op")
         tf.nn.bias_add(made, make.vector(16), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     assert trial.plan.steps
     assert trial.error() < EXACT < trial.loss() < 0.04
 
@@ -235,7 +235,7 @@ def test_a_one_dimensional_convolution_is_fused_whole() -> None:
         tf.identity(x, name="y")
 
     batch = np.random.default_rng(0).normal(size=(4, 32, 8)).astype(np.float32)
-    trial = Trial(build, [(batch,)])
+    trial = Case(build, [(batch,)])
     assert trial.fused() == {("BiasAdd", "Relu", "Requantize")}
     assert len(trial.ops("QuantizeV2")) == 1  # 8 bits from one to the other
     assert trial.error() < EXACT < trial.loss() < 0.04
@@ -248,7 +248,7 @@ def test_a_residual_with_relu_adds_in_place() -> None:
         total = tf.nn.relu(make.conv(inner, 8, name="c") + stem)
         tf.identity(tf.nn.relu(make.conv(total, 8, name="d")), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     assert ("BiasAdd", "Sum", "Relu", "Requantize") in trial.fused()
     assert not trial.ops("AddV2")
     assert len(trial.ops("Dequantize")) == 1
@@ -263,7 +263,7 @@ def test_a_residual_without_relu_adds_in_place_above_a_zero_point(activation: An
         total = activation(make.conv(wide, 8, 1, name="c") + thin)
         tf.identity(tf.nn.relu(make.conv(total, 8, 1, name="d")), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     assert ("BiasAdd", "Sum", "Relu", "Requantize") in trial.fused()
     assert not trial.ops("AddV2")
     form = trial.plan.wanted[trial.plan.steps["c"].out]
@@ -280,7 +280,7 @@ def test_both_sides_of_a_sum_may_be_convolutions() -> None:
         total = tf.nn.relu(main + short)
         tf.identity(tf.nn.relu(make.conv(total, 8, name="d")), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     summed = [name for name, step in trial.plan.steps.items() if step.sums]
     assert len(summed) == 1
     assert trial.error() < EXACT < trial.loss() < 0.04
@@ -306,7 +306,7 @@ def test_a_sum_that_may_not_overwrite_is_left_in_floats(case: str) -> None:
         return tf.nn.max_pool2d(stem, 16, 16, "SAME")  # 1 × 1, spread over the image by the sum
 
     outputs = ("y", "stem") if case == "output" else ("y",)
-    trial = Trial(build, images(1), spec=ModelSpec(outputs=outputs))
+    trial = Case(build, images(1), spec=ModelSpec(outputs=outputs))
     assert not any(step.sums for step in trial.plan.steps.values())
     assert trial.error() < EXACT < trial.loss() < 0.04
 
@@ -324,7 +324,7 @@ def test_pooling_concat_and_moving_ops_hand_8_bits_on() -> None:
         made = tf.nn.relu(make.conv(moved, 8, 1, name="d"))
         tf.identity(make.dense(tf.reshape(made, [-1, 4 * 4 * 8]), 10, "e"), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     assert len(trial.ops("QuantizeV2")) == 1
     assert not trial.ops("Dequantize")  # the last MatMul gives floats itself
     assert {node.op for node in trial.built.net.nodes.values()} >= {
@@ -341,7 +341,7 @@ def test_a_follower_alone_stays_in_floats() -> None:
         x = tf.nn.max_pool2d(image(), 2, 2, "SAME", name="pool")
         tf.identity(tf.nn.relu(make.conv(x, 8, name="a")), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     assert trial.ops("MaxPool")
     assert trial.built.precisions == {
         key: "int8" if key.name == "a" else "fp32" for key in trial.recipe.ops
@@ -354,7 +354,7 @@ def test_a_matmul_with_a_float_residual_adds_it_itself() -> None:
         mixed = make.dense(tf.nn.softmax(x), 32, "one") + x
         tf.nn.softmax(mixed, name="y")
 
-    trial = Trial(build, rows(1))
+    trial = Case(build, rows(1))
     assert trial.fused("_QuantizedMatMul") == {("BiasAdd", "Add", "Dequantize")}
     assert trial.error() < EXACT
 
@@ -368,7 +368,7 @@ def test_constant_zero_and_tiny_values_are_safe() -> None:
         two = tf.nn.relu(tf.nn.conv2d(x, tiny, 1, "SAME", name="tiny"))
         tf.identity(one + two + make.conv(x, 8, name="live"), name="y")
 
-    trial = Trial(build, images(1))
+    trial = Case(build, images(1))
     found = BACKEND.run(trial.built, trial.batches[0])[0]
     assert np.isfinite(found).all()
     assert trial.error() < EXACT < trial.loss() < 0.04

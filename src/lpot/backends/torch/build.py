@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class Built:
     """`skipped` are the ops that could not be what the recipe asks; `captured` maps the parts that
     keep int8 inside to what has to be known to write them again."""
 
@@ -45,7 +45,7 @@ class Trial:
     folded: tuple[str, ...]  # batch norms that went into their convolutions
 
 
-def build(workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> Trial:
+def build(workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> Built:
     """Costs about a millisecond once the ops' weights are quantized."""
     return _Builder(workshop, recipe, ranges).build()
 
@@ -73,7 +73,7 @@ class _Builder:
         self.divided = {op for item in self.norms.values() for op in item.ops}
         self.divided |= ranges.divided if ranges is not None else frozenset()
 
-    def build(self) -> Trial:
+    def build(self) -> Built:
         changed: dict[str, nn.Module] = {}
         substitutes: dict[int, nn.Module] = {}
         folded: list[str] = []
@@ -94,7 +94,7 @@ class _Builder:
             substitutes[id(self.workshop.names[name])] = self.workshop.scaled(name, smooth)
         root = self.workshop.fresh(substitutes)
         release_fastpath(root, self.workshop.encoders, changed)
-        return Trial(root, self.skipped, self._programs(root, changed), tuple(folded))
+        return Built(root, self.skipped, self._programs(root, changed), tuple(folded))
 
     def _site(self, key: OpKey) -> Layer:
         site = self.workshop.sites.get(key.name)
