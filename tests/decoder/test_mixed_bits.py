@@ -27,11 +27,11 @@ def _tradeoffs(count: int, seed: int = 0) -> dict[OpKey, tuple[Tradeoff, ...]]:
     rng = np.random.default_rng(seed)
     found = {}
     for at in range(count):
-        harm = float(10 ** rng.uniform(-4, -1))
+        error = float(10 ** rng.uniform(-4, -1))
         weight = float(rng.uniform(0.5, 2)) / count
         found[OpKey(f"op{at:03}", "MatMul")] = (
-            Tradeoff(INT4, harm, 0.3 * weight, 50),
-            Tradeoff(INT8, harm / 200, 0.45 * weight, 90),
+            Tradeoff(INT4, error, 0.3 * weight, 50),
+            Tradeoff(INT8, error / 200, 0.45 * weight, 90),
             Tradeoff(FP32, 0.0, weight, 320),
         )
     return found
@@ -52,8 +52,10 @@ def test_each_point_of_the_path_is_the_cheapest_with_that_little_harm() -> None:
         return option.time + 0.1 * option.size / whole
 
     mixes = list(itertools.product(*tradeoffs.values()))
-    for harm, spent in zip(path.harms, path.costs, strict=True):
-        best = min(sum(map(cost, mix)) for mix in mixes if sum(o.harm for o in mix) <= harm + 1e-12)
+    for error, spent in zip(path.errors, path.costs, strict=True):
+        best = min(
+            sum(map(cost, mix)) for mix in mixes if sum(o.error for o in mix) <= error + 1e-12
+        )
         assert spent == pytest.approx(best, rel=1e-6)
     assert path.recipe(0) == Recipe(dict.fromkeys(tradeoffs, INT4))
     assert path.recipe(len(path.steps)) == Recipe(dict.fromkeys(tradeoffs, FP32))
@@ -66,13 +68,13 @@ def test_the_search_ends_near_the_cheapest_mix_within_its_bound(factor: float) -
     path = path_of(where, tradeoffs)
     goal = Goal(relative=0.02, higher_is_better=False)
     context = StrategyContext(goal=goal, baseline=30.0, tradeoffs=lambda: tradeoffs)
-    harm = {(key, o.config): o.harm for key, options in tradeoffs.items() for o in options}
+    error = {(key, o.config): o.error for key, options in tradeoffs.items() for o in options}
     proposals = mixed_bits(where, context)
     batch, held, count = next(proposals), [], 0
     while True:
         (recipe,) = batch
         count += 1
-        lost = factor * sum(harm[key, config] for key, config in recipe.ops.items())
+        lost = factor * sum(error[key, config] for key, config in recipe.ops.items())
         score = Score(30.0 * math.exp(lost))
         met = goal.is_met(score.accuracy, 30.0)
         held += [recipe] if met else []

@@ -89,9 +89,9 @@ def test_a_mix_of_formats_runs_and_fewer_bits_do_more_harm(
     backend.keep_in(tmp_path / "weights")
     tradeoffs = backend.tradeoffs(model, space.choices, observations)
     for options in tradeoffs.values():
-        by_bits = {o.config.weight.bits: o.harm for o in options if o.config.mode == "weight_only"}
+        by_bits = {o.config.weight.bits: o.error for o in options if o.config.mode == "weight_only"}
         assert sorted(by_bits.values(), reverse=True) == [by_bits[b] for b in sorted(by_bits)]
-        assert [o.harm for o in options if o.config == FP32] == [0.0]
+        assert [o.error for o in options if o.config == FP32] == [0.0]
     (truth,) = backend.run(model, _ids()[0])
     wide = {key: options[-2] for key, options in space.choices.items()}
     built = backend.build(model, Recipe(wide), observations)

@@ -18,6 +18,8 @@ from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.store import load_observations, save_observations
 from lpot.jobs.recover import recover
+from lpot.jobs.report.read import read_report
+from lpot.report.html import page
 
 HERE = Path(__file__).parent
 SMOOTHED = Repairs(bias_correction=True, smoothing=0.8)
@@ -69,3 +71,12 @@ def test_saved_models(framework: str, workspace: Path) -> None:
     needs = {"module": model} if framework == "pytorch" else {}
     found = lpot.load(workspace / BEST[framework], **needs)
     assert score(native(found)) > NEAR
+
+
+def test_reports(tmp_path: Path) -> None:
+    raw = json.loads((HERE / "onnx" / "report.json").read_text())
+    raw["ops"][1]["harm"] = 0.25  # what sensitivity was called there
+    (tmp_path / "report.json").write_text(json.dumps(raw))
+    report = read_report(tmp_path / "report.json")
+    assert report.ops[1].sensitivity == 0.25
+    assert page(report)

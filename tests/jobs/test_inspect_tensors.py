@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from lpot.cli import cli
 from lpot.core.errors import ConfigError, HistoryError
 from lpot.core.recipe import OpKey
-from lpot.core.tensors import LOUDEST, Contrast, Glimpse, contrast
+from lpot.core.tensors import EQUAL, Contrast, Glimpse, contrast
 from lpot.demo import demo_data, demo_model_path
 from lpot.jobs.inspect_tensors import compare_tensors, inspect_tensor
 from lpot.jobs.tune.api import tune
@@ -43,8 +43,8 @@ def test_decibels_and_worst_samples() -> None:
 
 def test_equal_and_lost_tensors() -> None:
     same = of(np.arange(6.0).reshape(2, 3), np.arange(6.0).reshape(2, 3))
-    assert same.sqnr == LOUDEST and same.worst_samples == ()
-    assert of(np.zeros(3), np.ones(3)).sqnr == -LOUDEST
+    assert same.sqnr == EQUAL and same.worst_samples == ()
+    assert of(np.zeros(3), np.ones(3)).sqnr == -EQUAL
     half_lost = of(np.ones(4), np.array([1.0, 1.0, np.nan, np.inf]))
     assert half_lost.sqnr == pytest.approx(10 * np.log10(2), abs=1e-6)
     assert contrast(KEY, "output", Glimpse.of(np.ones(3)), Glimpse.of(np.ones(4))) is None

@@ -225,9 +225,11 @@ def test_reports_of_other_versions_are_read() -> None:
 
 
 def test_json_has_no_infinity() -> None:
-    wild = replace(REPORT, ops=(OpRow("a", "Add", "int8", harm=float("inf"), sqnr=float("nan")),))
+    wild = replace(
+        REPORT, ops=(OpRow("a", "Add", "int8", sensitivity=float("inf"), sqnr=float("nan")),)
+    )
     text = json.dumps(wild.to_json(), allow_nan=False)
-    assert json.loads(text)["ops"][0]["harm"] is None
+    assert json.loads(text)["ops"][0]["sensitivity"] is None
     assert "a" in page(wild)
 
 
@@ -296,7 +298,7 @@ def test_rows_say_why_an_op_is_fp32_or_slow() -> None:
         3e-6,
         "static, per channel",
     )
-    assert rows[1].harm == 1e9
+    assert rows[1].sensitivity == 1e9
     text = page(replace(REPORT, ops=rows, profile="ops take less"))
     assert "% of time" in text and "Slower in low precision than in FP32: conv." in text
 

@@ -32,7 +32,7 @@ def needs(guilty: set[int]) -> Callable[[Recipe], bool]:
     return lambda recipe: names <= {key.name for key in recipe.float_ops}
 
 
-def harm(count: int, guilty: set[int]) -> Callable[[], dict[OpKey, float]]:
+def sensitivity(count: int, guilty: set[int]) -> Callable[[], dict[OpKey, float]]:
     return lambda: {op(i): 1.0 if i in guilty else 1e-5 / (i + 1) for i in range(count)}
 
 

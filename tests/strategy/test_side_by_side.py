@@ -14,7 +14,7 @@ from lpot.core.trial import Score, State, Trial
 from lpot.strategy.exhaustive import exhaustive
 from lpot.strategy.fewest import Found, fewest_float
 from lpot.strategy.random import random
-from strategy.stage import drive, harm, needs, op, space
+from strategy.stage import drive, needs, op, sensitivity, space
 
 
 def search(count: int, answer: int, workers: int, right: bool) -> tuple[Found, int]:
@@ -64,8 +64,8 @@ def test_the_same_answer_in_no_more_rounds(data: st.DataObject) -> None:
 @pytest.mark.parametrize("strategy", [exhaustive, random])
 def test_recipes_that_do_not_depend_on_each_other_come_in_batches(strategy: object) -> None:
     where, passes = space(4), needs({0, 1, 2, 3})
-    alone = drive(strategy, where, passes, ranking=harm(4, {0}))  # type: ignore[arg-type]
-    context = StrategyContext(baseline=1.0, ranking=harm(4, {0}), workers=4)
+    alone = drive(strategy, where, passes, ranking=sensitivity(4, {0}))  # type: ignore[arg-type]
+    context = StrategyContext(baseline=1.0, ranking=sensitivity(4, {0}), workers=4)
     steps = strategy(where, context)  # type: ignore[operator]
     batch, sizes, seen = next(steps), [], []
     while batch:

@@ -22,7 +22,19 @@ from lpot.strategy.mixed_precision import auto_mixed_precision
 from lpot.strategy.mse import mse
 from lpot.strategy.mse_v2 import mse_v2
 from lpot.strategy.random import random
-from strategy.stage import BF16, INT8, KL, SETTLE, best, drive, harm, needs, op, space, trials
+from strategy.stage import (
+    BF16,
+    INT8,
+    KL,
+    SETTLE,
+    best,
+    drive,
+    needs,
+    op,
+    sensitivity,
+    space,
+    trials,
+)
 
 
 def bound(count: int) -> int:
@@ -40,14 +52,14 @@ class TestBasic:
         if len(guilty) == count:
             return
         passes = needs(guilty)
-        seen = drive(basic, space(count), passes, ranking=harm(count, guilty))
+        seen = drive(basic, space(count), passes, ranking=sensitivity(count, guilty))
         assert best(seen, passes) == {op(i).name for i in guilty}
         assert len(seen) <= bound(count)
 
     @pytest.mark.parametrize(("guilty", "most"), [({3}, 2), ({0, 7}, 3), ({1, 2, 11}, 3)])
     def test_a_clear_ranking_needs_fewer(self, guilty: set[int], most: int) -> None:
         passes = needs(guilty)
-        seen = drive(basic, space(16), passes, ranking=harm(16, guilty))
+        seen = drive(basic, space(16), passes, ranking=sensitivity(16, guilty))
         assert best(seen, passes) == {op(i).name for i in guilty}
         assert len(seen) <= most
 
@@ -55,14 +67,14 @@ class TestBasic:
     def test_a_wrong_ranking_costs_no_more_than_the_bound(self, count: int) -> None:
         for guilty in range(1, count):
             passes = needs(set(range(guilty)))
-            seen = drive(basic, space(count), passes, ranking=harm(count, {count - 1}))
+            seen = drive(basic, space(count), passes, ranking=sensitivity(count, {count - 1}))
             # One more for the op ranked last, where nothing but FP32 itself would hold the bar.
             assert len(seen) <= bound(count) + (guilty == count - 1)
 
     @pytest.mark.parametrize("count", [2, 3, 8, 17])
     def test_an_op_ranked_last_is_found_by_a_second_look(self, count: int) -> None:
         passes = needs({count - 1})
-        seen = drive(basic, space(count), passes, ranking=harm(count, {0}))
+        seen = drive(basic, space(count), passes, ranking=sensitivity(count, {0}))
         assert best(seen, passes) == {op(count - 1).name}
         assert len(seen) <= bound(count) + 1
 
@@ -106,7 +118,7 @@ class TestBasic:
 
     def test_goes_on_with_the_better_sampling_size(self) -> None:
         where = space(4, samples=(100, 200))
-        seen = drive(basic, where, needs({0}), ranking=harm(4, {0}))
+        seen = drive(basic, where, needs({0}), ranking=sensitivity(4, {0}))
         assert {recipe.samples for recipe in seen[2:]} == {100}
 
     def test_followers_are_left_to_their_neighbours(self) -> None:
@@ -120,7 +132,7 @@ class TestAuto:
     @pytest.mark.parametrize("count", [4, 16, 33])
     def test_spends_no_more_than_basic_may(self, count: int) -> None:
         for guilty in range(count):
-            seen = drive(auto, space(count), needs({guilty}), ranking=harm(count, {0}))
+            seen = drive(auto, space(count), needs({guilty}), ranking=sensitivity(count, {0}))
             assert len(seen) <= bound(count) + (guilty == count - 1)
 
     def test_returns_those_that_were_not_to_blame(self) -> None:
@@ -185,7 +197,7 @@ class TestAuto:
         where = space(2, INT8, KL, FP32)
         aim = Objectives(("accuracy",))
         seen = drive(auto, where, lambda r: True, objectives=aim, budget=True)
-        # Then the most harmful ops in float, up to half of them.
+        # Then the most sensitive ops in float, up to half of them.
         assert seen[1:] == [Recipe({op(0): KL, op(1): KL}), Recipe({op(0): FP32, op(1): INT8})]
 
 
@@ -239,24 +251,28 @@ class TestBudget:
     def landscape(seed: int, count: int) -> tuple[dict[OpKey, float], Callable[[Recipe], bool]]:
         """A few samples decide: noise may push them either way, so that less is not always more."""
         rng = np.random.default_rng(seed)
-        harm = np.sort(10 ** rng.uniform(-5.5, -3.5, count))[::-1].copy()
-        harm[0] = 0.9
-        shift = 100 * harm + 200 * np.sqrt(harm) * rng.standard_normal(count)
+        sensitivity = np.sort(10 ** rng.uniform(-5.5, -3.5, count))[::-1].copy()
+        sensitivity[0] = 0.9
+        shift = 100 * sensitivity + 200 * np.sqrt(sensitivity) * rng.standard_normal(count)
 
         def passes(recipe: Recipe) -> bool:
             low = [not recipe.ops[op(i)].is_float for i in range(count)]
             return bool(shift @ low < 1.0)
 
-        return {op(i): float(value) for i, value in enumerate(harm)}, passes
+        return {op(i): float(value) for i, value in enumerate(sensitivity)}, passes
 
     @pytest.mark.parametrize("name", ["auto", "basic"])
     def test_fewer_ops_stay_in_float_than_by_bisection(self, name: str) -> None:
         kept: dict[bool, list[int]] = {False: [], True: []}
         for seed in range(12):
-            harm, passes = self.landscape(seed, 7)
+            sensitivity, passes = self.landscape(seed, 7)
             for budget in kept:
                 seen = drive(
-                    get_strategy(name), space(7), passes, ranking=lambda h=harm: h, budget=budget
+                    get_strategy(name),
+                    space(7),
+                    passes,
+                    ranking=lambda h=sensitivity: h,
+                    budget=budget,
                 )
                 assert len(seen) <= 11
                 held = [len(recipe.float_ops) for recipe in seen if passes(recipe)]
@@ -265,9 +281,10 @@ class TestBudget:
         assert sum(kept[True]) < 0.8 * sum(kept[False])
 
     def test_same_seed_same_recipes(self) -> None:
-        harm, passes = self.landscape(3, 20)
+        sensitivity, passes = self.landscape(3, 20)
         one, two = (
-            drive(auto, space(20), passes, ranking=lambda: harm, budget=True) for _ in range(2)
+            drive(auto, space(20), passes, ranking=lambda: sensitivity, budget=True)
+            for _ in range(2)
         )
         assert one == two and len(one) > 3
 
@@ -275,7 +292,7 @@ class TestBudget:
     def test_the_objective_counts_with_basic_too(self, word: str) -> None:
         where = space(8, INT8, KL, FP32)
         aim = Objectives((word,))  # type: ignore[arg-type]
-        given = {"ranking": harm(8, {0, 3}), "objectives": aim}
+        given = {"ranking": sensitivity(8, {0, 3}), "objectives": aim}
         by_basic, by_auto = (
             drive(get_strategy(name), where, needs({0}), budget=True, **given)
             for name in ("basic", "auto")
@@ -288,7 +305,10 @@ class TestBudget:
 @pytest.mark.parametrize("guilty", [{0}, {3, 7}, {1, 2, 11}, {15}])
 def test_none_is_worse_than_basic_at_equal_trials(name: str, guilty: set[int]) -> None:
     pytest.importorskip("optuna" if name in PACKAGES else "numpy")
-    where, given = space(16, INT8, KL, FP32), {"ranking": harm(16, guilty), "options": SETTLE}
+    where, given = (
+        space(16, INT8, KL, FP32),
+        {"ranking": sensitivity(16, guilty), "options": SETTLE},
+    )
     by_basic = drive(basic, where, needs(guilty), **given)
     seen = drive(get_strategy(name), where, needs(guilty), len(by_basic) + 3, **given)
     assert seen[: len(by_basic)] == by_basic
@@ -296,14 +316,14 @@ def test_none_is_worse_than_basic_at_equal_trials(name: str, guilty: set[int]) -
 
 
 def test_draws_follow_the_ranking() -> None:
-    seen = drive(random, space(8), lambda recipe: False, 60, ranking=harm(8, {2, 5}))
+    seen = drive(random, space(8), lambda recipe: False, 60, ranking=sensitivity(8, {2, 5}))
     times = {key: sum(key in recipe.float_ops for recipe in seen) for key in space(8).choices}
     assert min(times[op(2)], times[op(5)]) > max(times[op(6)], times[op(7)])
 
 
 class TestMse:
     def test_one_more_op_each_time_until_the_bar_holds(self) -> None:
-        seen = trials(mse, space(5), needs({3}), ranking=harm(5, {3}))
+        seen = trials(mse, space(5), needs({3}), ranking=sensitivity(5, {3}))
         assert [len(t.recipe.float_ops) for t in seen][:2] == [0, 1]
         assert seen[1].met and seen[1].recipe.float_ops == (op(3),)
 
@@ -314,7 +334,7 @@ class TestMse:
         assert len(drive(mse, space(3), lambda recipe: True, ranking=ranking)) == 1
 
     def test_hawq_v2_goes_by_curvature(self) -> None:
-        seen = trials(hawq_v2, space(5), needs({4}), curvature=harm(5, {4}))
+        seen = trials(hawq_v2, space(5), needs({4}), curvature=sensitivity(5, {4}))
         assert seen[1].recipe.float_ops == (op(4),)
 
 
@@ -343,7 +363,7 @@ class TestMseV2:
         assert best(drive(mse_v2, space(5), passes, rest=rest), passes) == {"op01", "op03"}
 
     def test_by_the_plain_ranking_where_nothing_else_is_known(self) -> None:
-        seen = drive(mse_v2, space(6), needs({4}), ranking=harm(6, {4}))
+        seen = drive(mse_v2, space(6), needs({4}), ranking=sensitivity(6, {4}))
         assert [recipe.float_ops for recipe in seen] == [(), (op(4),)]
 
 
@@ -365,13 +385,13 @@ class TestConservative:
     @pytest.mark.parametrize("guilty", [{3}, {0, 5}, {1, 2, 6}])
     def test_of_a_kind_that_misses_the_harmless_ops_stay(self, guilty: set[int]) -> None:
         where, passes = space(8), needs(guilty)
-        seen = drive(conservative, where, passes, ranking=harm(8, guilty))
+        seen = drive(conservative, where, passes, ranking=sensitivity(8, guilty))
         assert best(seen, passes) == {op(number).name for number in guilty}
         assert len(seen) <= 1 + 3
 
     def test_where_no_op_of_a_kind_is_harmless_all_stay_in_float(self) -> None:
         seen = drive(
-            conservative, space(4), lambda recipe: not recipe.low_ops, ranking=harm(4, {1})
+            conservative, space(4), lambda recipe: not recipe.low_ops, ranking=sensitivity(4, {1})
         )
         assert all(recipe.low_ops for recipe in seen) and len(seen) == 3
 
@@ -383,7 +403,7 @@ class TestMixedPrecision:
         def passes(recipe: Recipe) -> bool:
             return recipe.ops[op(2)] == FP32
 
-        seen = drive(auto_mixed_precision, where, passes, ranking=harm(4, {2}))
+        seen = drive(auto_mixed_precision, where, passes, ranking=sensitivity(4, {2}))
         assert seen[0].precisions() == {"bf16": 4}
         assert seen[-1].precisions() == {"bf16": 3, "fp32": 1}
         assert len(seen) <= bound(4)
@@ -400,8 +420,8 @@ class TestLevel:
 
     def test_auto_goes_from_the_one_to_the_other(self) -> None:
         both = get_strategy("basic", "auto")
-        seen = drive(both, space(4), needs({1}), ranking=harm(4, {1}))
-        # Everything low, then the only kind as a whole (the same recipe), then its harmless ops.
+        seen = drive(both, space(4), needs({1}), ranking=sensitivity(4, {1}))
+        # Everything low, then the only kind as a whole (the same recipe), then its insensitive ops.
         assert [len(recipe.float_ops) for recipe in seen] == [0, 0, 2, 1]
 
     def test_auto_stops_at_the_first_that_holds(self) -> None:
@@ -455,7 +475,12 @@ def test_the_fp32_model_itself_is_no_answer(name: str) -> None:
         return all(recipe.ops[op(i)] == FP32 for i in range(3))
 
     seen = drive(
-        get_strategy(name), where, passes, 60, ranking=harm(3, {1}), curvature=harm(3, {1})
+        get_strategy(name),
+        where,
+        passes,
+        60,
+        ranking=sensitivity(3, {1}),
+        curvature=sensitivity(3, {1}),
     )
     assert seen and not any(map(passes, seen))
 
@@ -470,7 +495,7 @@ def test_losers_that_are_all_of_it_stay() -> None:
 def test_lower_is_better(name: str) -> None:
     """Whether the bar holds is the trial's word: the direction must not turn the search round."""
     goal = Goal(relative=0.01, higher_is_better=False)
-    seen = drive(get_strategy(name), space(8), needs({3}), ranking=harm(8, {3}), goal=goal)
+    seen = drive(get_strategy(name), space(8), needs({3}), ranking=sensitivity(8, {3}), goal=goal)
     assert best(seen, needs({3})) == {"op03"} and len(seen) <= bound(8)
 
 

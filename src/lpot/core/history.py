@@ -99,7 +99,7 @@ class History:
         if found.fingerprint is None:
             raise HistoryError(
                 f"{path}: not a history of lpot ({found.damage or 'no header'}): give the {NAME} "
-                "of a workspace; if its first line was damaged, tuning there again mends it"
+                "of a workspace; if its first line was damaged, tuning there again repairs it"
             )
         history.fingerprint = dict(found.fingerprint)
         if found.damage:

@@ -15,7 +15,7 @@ from lpot.core.trial import Trial
 FORMAT = 2
 State = Literal["finished", "running", "stopped"]
 Row = TypeVar("Row")
-LARGEST = 1e9  # harm beyond this says no more than "all is lost"
+LARGEST = 1e9  # sensitivity beyond this says no more than "all is lost"
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class OpRow:
     kind: str
     precision: str
     how: str = ""  # static, minmax, per channel …
-    harm: float | None = None
+    sensitivity: float | None = None
     reason: str = ""  # why it runs in FP32; in low precision, why it loses
     sqnr: float | None = None  # decibels, of its output against FP32's
     weight_sqnr: float | None = None
@@ -182,7 +182,7 @@ def op_rows(
     capability: Capability,
     recipe: Recipe,
     precision: Mapping[OpKey, str],
-    harm: Mapping[OpKey, float],
+    sensitivity: Mapping[OpKey, float],
     found: Iterable[Contrast] = (),
     seconds: Mapping[OpKey, tuple[float | None, float | None]] | None = None,
     remarks: Mapping[OpKey, str] | None = None,
@@ -205,7 +205,7 @@ def op_rows(
                 key.kind,
                 word,
                 how(config) if low and config is not None else "",
-                None if key not in harm else min(harm[key], LARGEST),
+                None if key not in sensitivity else min(sensitivity[key], LARGEST),
                 (remarks or {}).get(key, "")
                 if word != "fp32"
                 else _why(info.reason, config, info.follower),

@@ -25,10 +25,10 @@ def _unknown(recipe: Recipe) -> Sensitivity:
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """What one config of an op means: harm to the outputs, time and bytes."""
+    """What one config of an op means: error of the outputs, time and bytes."""
 
     config: OpConfig
-    harm: float
+    error: float
     time: float  # as a share of the model's
     size: int
 

@@ -18,7 +18,7 @@ What = Literal["output", "weight"]
 SAMPLED = 65536  # values kept of a tensor
 BINS = 48
 WORST = 3  # samples named
-LOUDEST = 200.0  # decibels: two tensors that are equal
+EQUAL = 200.0  # decibels: two tensors that are equal
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,10 +156,10 @@ def _decibels(truth: Array, other: Array) -> float:
     signal = float(np.mean(np.where(np.isfinite(truth), truth, 0.0) ** 2))
     noise = float(np.mean(gap**2))
     if noise == 0:
-        return LOUDEST
+        return EQUAL
     if signal == 0:
-        return -LOUDEST
-    return max(-LOUDEST, min(LOUDEST, 10 * math.log10(signal / noise)))
+        return -EQUAL
+    return max(-EQUAL, min(EQUAL, 10 * math.log10(signal / noise)))
 
 
 def _worst(rows: Array, truth: Array, other: Array) -> tuple[tuple[int, float], ...]:

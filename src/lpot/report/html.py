@@ -35,7 +35,7 @@ def page(report: Report, live: bool = False, now: str = "", back: str = "") -> s
         waterfall=waterfall(report),
         trials=search(report),
         pareto=pareto(report),
-        harm=_harm(report.ops),
+        sensitivity=_sensitivity(report.ops),
         figures=[figure(item) for item in report.tensors],
         profile=_profile(report),
         ops=op_table(report.ops),
@@ -93,9 +93,9 @@ def _lost(report: Report) -> str:
     return f": {word}, where {report.result['allowed']} may be lost"
 
 
-def _harm(ops: Sequence[OpRow]) -> dict[str, Any] | None:
+def _sensitivity(ops: Sequence[OpRow]) -> dict[str, Any] | None:
     """Sensitivity of ops, each alone in low precision; accumulated errors only where it is all."""
-    ranked = [(op, op.harm) for op in ops if op.harm]
+    ranked = [(op, op.sensitivity) for op in ops if op.sensitivity]
     text = "Relative error of the model's outputs with this op alone in low precision."
     if not ranked:
         ranked = [(op, 10 ** (-op.sqnr / 10)) for op in ops if op.sqnr is not None]

@@ -62,7 +62,9 @@ def _about_accuracy(report: Report) -> list[str]:
         return _about_proof(result)
     if was_interrupted(result["stopped"]):
         return ["Run the same command again: it resumes from the trials that are done."]
-    worst = sorted((op for op in report.ops if op.harm), key=lambda op: -(op.harm or 0.0))[:3]
+    worst = sorted(
+        (op for op in report.ops if op.sensitivity), key=lambda op: -(op.sensitivity or 0.0)
+    )[:3]
     if not worst:
         low = [op for op in report.ops if op.sqnr is not None and op.precision != "fp32"]
         worst = sorted(low, key=lambda op: op.sqnr or 0.0)[:3]

@@ -59,7 +59,7 @@ def _columns(ops: Sequence[OpRow]) -> list[tuple[str, str, Any]]:
         ("algorithm", "word", lambda op: _cut(op.how, LONGEST_NAME)),
         ("SQNR dB", "number", lambda op: _figures(op.sqnr, 3)),
         ("weights dB", "number", lambda op: _figures(op.weight_sqnr, 3)),
-        ("sensitivity", "number", lambda op: _figures(op.harm, 2)),
+        ("sensitivity", "number", lambda op: _figures(op.sensitivity, 2)),
         ("% of time", "number", lambda op: _share(op.seconds, now)),
         ("% of FP32's", "number", lambda op: _share(op.fp32_seconds, before)),
         ("why FP32, or slow", "word", lambda op: _cut(op.reason, LONGEST_REASON)),
@@ -82,7 +82,7 @@ def _packed(columns: Sequence[tuple[str, str, Any]], rows: Sequence[list[Any]]) 
 
 
 def _badness(op: OpRow) -> tuple[float, float]:
-    return -(op.harm or 0.0), 1e9 if op.sqnr is None else op.sqnr
+    return -(op.sensitivity or 0.0), 1e9 if op.sqnr is None else op.sqnr
 
 
 def _figures(value: float | None, digits: int) -> float | None:

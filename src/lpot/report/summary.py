@@ -15,7 +15,7 @@ MOST_TRIALS = 50  # lines; the page has all of them
 
 
 def summary(report: Report, shown: int) -> RenderableType:
-    """`shown` is how many ops are listed, the most harmful first, then those left in FP32."""
+    """`shown` is how many ops are listed, the most sensitive first, then those left in FP32."""
     result = report.result
     first, style = first_line(report)
     title = f"{report.name} ({report.framework})" if report.framework else report.name
@@ -43,12 +43,12 @@ def _ops(report: Report, shown: int) -> list[RenderableType]:
     if not report.ops:
         return []
     worst = sorted(report.ops, key=_badness)[:shown]
-    head = ("op", "kind", "precision", "harm", "SQNR", "why FP32")
+    head = ("op", "kind", "precision", "sensitivity", "SQNR", "why FP32")
     return [listing(head, map(_op, worst))]
 
 
 def _badness(op: OpRow) -> tuple[float, float, bool]:
-    return -(op.harm or 0.0), 1e9 if op.sqnr is None else op.sqnr, op.precision != "fp32"
+    return -(op.sensitivity or 0.0), 1e9 if op.sqnr is None else op.sqnr, op.precision != "fp32"
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:
@@ -60,6 +60,6 @@ def _trial(row: TrialRow) -> tuple[str, ...]:
 
 
 def _op(row: OpRow) -> tuple[str, ...]:
-    harm = "" if row.harm is None else f"{row.harm:.2g}"
+    sensitivity = "" if row.sensitivity is None else f"{row.sensitivity:.2g}"
     sqnr = "" if row.sqnr is None else f"{row.sqnr:.1f} dB"
-    return row.name, row.kind, row.precision, harm, sqnr, row.reason
+    return row.name, row.kind, row.precision, sensitivity, sqnr, row.reason

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from lpot.core import words
-from lpot.core.tensors import LOUDEST, Contrast
+from lpot.core.tensors import EQUAL, Contrast
 from lpot.report.html import document, figure
 from lpot.report.markup import render
 from lpot.report.table import listing
@@ -23,7 +23,7 @@ def tensor_table(found: Sequence[Contrast], most: int) -> Table:
 
 
 def _row(item: Contrast) -> tuple[str, ...]:
-    sqnr = "equal" if item.sqnr >= LOUDEST else f"{item.sqnr:.1f} dB"
+    sqnr = "equal" if item.sqnr >= EQUAL else f"{item.sqnr:.1f} dB"
     worst = ", ".join(f"{number}: {value:.1f} dB" for number, value in item.worst_samples)
     return (
         item.op.name,

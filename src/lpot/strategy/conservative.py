@@ -18,17 +18,17 @@ def most(space: TuningSpace, budget: bool) -> int:
 
 @policy(settles=True, most=most)
 def conservative(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """A kind whose ops are low and the bar still holds stays; of another the harmless ops stay.
+    """A kind whose ops are low and the bar still holds stays; of another the insensitive ops stay.
 
     It needs no success with everything in INT8. Level O0.
     """
     kept = floating(space)
     for keys in kinds(space).values():
         (trial,) = yield [_low(space, kept, keys)]
-        kept = trial.recipe if trial.met else (yield from _harmless(space, context, kept, keys))
+        kept = trial.recipe if trial.met else (yield from _insensitive(space, context, kept, keys))
 
 
-def _harmless(
+def _insensitive(
     space: TuningSpace, context: StrategyContext, kept: Recipe, keys: list[OpKey]
 ) -> Steps[Recipe]:
     """The longest beginning of the ops, the least sensitive first, with which the bar holds."""

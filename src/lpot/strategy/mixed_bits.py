@@ -1,9 +1,9 @@
 """Formats of different widths, mixed op by op: the cheapest mix that holds the bar.
 
-Harm and cost of each format are known for each op, and add up. Then the mixes worth trying lie on
+Error and cost of each format are known for each op, and add up. Then the mixes worth trying lie on
 one path: begin with the cheapest format everywhere, and take, again and again, the step that saves
-the most harm for its cost (the greedy answer to this knapsack, exact at its own points). The path
-is cut by evaluations: the first where the harms say the bar holds, the next ones corrected by what
+the most error for its cost (the greedy answer to this knapsack, exact at its own points). The path
+is cut by evaluations: the first where the errors say the bar holds, the next ones corrected by what
 was seen, within a bracket that halves.
 """
 
@@ -34,25 +34,25 @@ class Step:
 
     key: OpKey
     config: OpConfig
-    harm: float  # that it saves
+    error: float  # that it saves
     adds: float  # to the cost
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """The mixes in the order of falling harm: the first with no step taken, then one more each."""
+    """The mixes in the order of falling error: the first with no step taken, then one more each."""
 
     start: Recipe
     steps: tuple[Step, ...]
-    harms: tuple[float, ...]
+    errors: tuple[float, ...]
     costs: tuple[float, ...]
 
     def recipe(self, taken: int) -> Recipe:
         return self.start.replace({step.key: step.config for step in self.steps[:taken]})
 
-    def first_below(self, harm: float) -> int:
-        """The fewest steps that leave no more harm than that."""
-        return bisect_left([-left for left in self.harms], -harm)
+    def first_below(self, error: float) -> int:
+        """The fewest steps that leave no more error than that."""
+        return bisect_left([-left for left in self.errors], -error)
 
 
 def most(space: TuningSpace, budget: bool) -> int | None:
@@ -78,7 +78,7 @@ def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
         taken = min(max(path.first_below(allowed / factor), low + 1), high - 1)
         (trial,) = yield [path.recipe(taken)]
         low, high = (low, taken) if trial.met else (taken, high)
-        factor = _corrected(factor, trial, path.harms[taken], context)
+        factor = _corrected(factor, trial, path.errors[taken], context)
         if high - low <= 1 or (high <= last and _gain(path, low, high) < FINE):
             return
 
@@ -95,15 +95,15 @@ def _allowed(context: StrategyContext) -> float:
     return max(math.log1p(lost / baseline), 1e-9)
 
 
-def _corrected(factor: float, trial: Trial, harm: float, context: StrategyContext) -> float:
-    """How much is really lost by the unit of harm; halfway to what this trial says."""
-    if trial.accuracy is None or harm <= 0:
+def _corrected(factor: float, trial: Trial, error: float, context: StrategyContext) -> float:
+    """How much is really lost by the unit of error; halfway to what this trial says."""
+    if trial.accuracy is None or error <= 0:
         return factor
     base = abs(context.baseline) or 1.0
     lost = context.goal.gain(context.baseline) - context.goal.gain(trial.accuracy)
     if not math.isfinite(lost) or lost <= 0:
         return factor / 2
-    return math.log1p(lost / base) / harm
+    return math.log1p(lost / base) / error
 
 
 def path_of(space: TuningSpace, tradeoffs: Tradeoffs, by_size: bool = False) -> Path:
@@ -115,20 +115,20 @@ def path_of(space: TuningSpace, tradeoffs: Tradeoffs, by_size: bool = False) -> 
 
     start: dict[OpKey, OpConfig] = {}
     steps: list[Step] = []
-    harm = spent = 0.0
+    error = spent = 0.0
     for key, options in tradeoffs.items():
-        hull = lower_hull([(option.harm, cost(option), option.config) for option in options])
+        hull = lower_hull([(option.error, cost(option), option.config) for option in options])
         start[key] = hull[0][2]
-        harm, spent = harm + hull[0][0], spent + hull[0][1]
+        error, spent = error + hull[0][0], spent + hull[0][1]
         for (before, paid, _), (after, price, config) in pairwise(hull):
             steps.append(Step(key, config, before - after, price - paid))
-    steps.sort(key=lambda step: -step.harm / max(step.adds, 1e-12))
-    harms, costs = [harm], [spent]
+    steps.sort(key=lambda step: -step.error / max(step.adds, 1e-12))
+    errors, costs = [error], [spent]
     for step in steps:
-        harms.append(harms[-1] - step.harm)
+        errors.append(errors[-1] - step.error)
         costs.append(costs[-1] + step.adds)
     # Rounding must not make a mix worse than the one before it.
-    falling = [max(value, 0.0) for value in harms]
+    falling = [max(value, 0.0) for value in errors]
     return Path(space.default().replace(start), tuple(steps), tuple(falling), tuple(costs))
 
 
@@ -136,7 +136,7 @@ Point = tuple[float, float, OpConfig]
 
 
 def lower_hull(points: Sequence[Point]) -> list[Point]:
-    """Those that no mixture of two others beats, the cheapest (and most harmful) first.
+    """Those that no mixture of two others beats, the cheapest (and least exact) first.
 
     >>> points = [(9, 1, None), (5, 4, None), (1, 2, None), (0, 9, None)]
     >>> [cost for _, cost, _ in lower_hull(points)]
@@ -154,5 +154,5 @@ def lower_hull(points: Sequence[Point]) -> list[Point]:
 
 
 def _slope(one: Point, other: Point) -> float:
-    """Harm saved per cost."""
+    """Error saved per cost."""
     return (one[0] - other[0]) / max(other[1] - one[1], 1e-12)

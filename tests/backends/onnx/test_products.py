@@ -150,8 +150,8 @@ def test_an_embedding_can_go_back_alone() -> None:
     feed = {"ids": np.random.default_rng(0).integers(0, 4096, (4, 9))}
     recipe = restrict(backend.inspect(model), ()).default()
     seen = backend.observe(model, [feed], (0,))[0]
-    harm = backend.rank(model, recipe, seen)
-    assert {key.name for key in harm} == {"look_up", "product"}
+    sensitivity = backend.rank(model, recipe, seen)
+    assert {key.name for key in sensitivity} == {"look_up", "product"}
     (key,) = [key for key in recipe.low_ops if key.kind == "Gather"]
     built = backend.build(model, recipe.with_float([key]), seen)
     assert "table" in built.graph.weights

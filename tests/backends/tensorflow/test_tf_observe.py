@@ -143,21 +143,21 @@ def test_ranking_finds_the_op_that_hurts() -> None:
     model = BACKEND.load(graph_of(build))
     found = BACKEND.observe(model, images(2), (0,))[0]
     recipe = restrict(BACKEND.inspect(model), ()).default()
-    harm = BACKEND.rank(model, recipe, found)
-    assert max(harm, key=lambda key: harm[key]) == OpKey("hurt", "Conv2D")
-    assert harm[OpKey("hurt", "Conv2D")] > 5 * harm[OpKey("b", "Conv2D")]
+    sensitivity = BACKEND.rank(model, recipe, found)
+    assert max(sensitivity, key=lambda key: sensitivity[key]) == OpKey("hurt", "Conv2D")
+    assert sensitivity[OpKey("hurt", "Conv2D")] > 5 * sensitivity[OpKey("b", "Conv2D")]
 
 
 def test_the_simulated_op_is_what_its_kernel_gives() -> None:
     model = BACKEND.load(cnn())
     found = BACKEND.observe(model, images(2), (0,))[0]
     recipe = restrict(BACKEND.inspect(model), ()).default()
-    harm = BACKEND.rank(model, recipe, found)
-    assert len(harm) == 12
+    sensitivity = BACKEND.rank(model, recipe, found)
+    assert len(sensitivity) == 12
     truth = BACKEND.run(model, found.probe[0])
-    for key in list(harm)[::3]:
+    for key in list(sensitivity)[::3]:
         alone = recipe.with_float(other for other in recipe.low_ops if other != key)
         built = BACKEND.build(model, alone, found)
-        assert harm[key] == pytest.approx(
+        assert sensitivity[key] == pytest.approx(
             distance(truth, BACKEND.run(built, found.probe[0])), rel=0.05
         )

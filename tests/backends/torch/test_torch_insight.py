@@ -1,4 +1,4 @@
-"""What is known of ops without labels: harm, gradients, time saved."""
+"""What is known of ops without labels: found, gradients, time saved."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from backends.torch.test_torch_models import BACKEND, default, made
 def test_rank_and_curvature_speak_of_the_ops_that_ran(name: str) -> None:
     model, _, observations = made(name)
     recipe = default(model)
-    harm = BACKEND.rank(model, recipe, observations)
-    assert set(harm) == set(recipe.low_ops)
+    found = BACKEND.rank(model, recipe, observations)
+    assert set(found) == set(recipe.low_ops)
     curved = BACKEND.curvature(model, recipe, observations)
     assert curved
-    assert set(curved) <= set(harm)
-    for value in (*harm.values(), *curved.values()):
+    assert set(curved) <= set(found)
+    for value in (*found.values(), *curved.values()):
         assert np.isfinite(value)
         assert value >= 0
 
@@ -36,7 +36,7 @@ def torn_linear() -> torch.nn.Module:
     return module
 
 
-def test_the_harmful_op_comes_first() -> None:
+def test_the_sensitive_op_comes_first() -> None:
     model = BACKEND.load(torn_linear())
     observations = BACKEND.observe(model, [(torch.randn(64, 16),)], (0,))[0]
     # The pass would even this out: look at the ops as they are.
@@ -46,20 +46,20 @@ def test_the_harmful_op_comes_first() -> None:
     model = BACKEND.load(module)
     observations = BACKEND.observe(model, [(torch.randn(64, 16),)], (0,))[0]
     recipe = default(model)
-    for harm in (
+    for found in (
         BACKEND.rank(model, recipe, observations),
         BACKEND.curvature(model, recipe, observations),
     ):
-        assert max(harm, key=lambda key: harm[key]).name == "2"
+        assert max(found, key=lambda key: found[key]).name == "2"
 
 
 def test_rank_agrees_with_curvature_roughly() -> None:
     model, _, observations = made("cnn")
     recipe = default(model)
-    harm = BACKEND.rank(model, recipe, observations)
+    found = BACKEND.rank(model, recipe, observations)
     curved = BACKEND.curvature(model, recipe, observations)
     keys = list(curved)
-    logs = [np.log([values[key] + 1e-12 for key in keys]) for values in (harm, curved)]
+    logs = [np.log([values[key] + 1e-12 for key in keys]) for values in (found, curved)]
     assert np.corrcoef(logs)[0, 1] > 0.3
 
 

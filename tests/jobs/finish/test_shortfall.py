@@ -38,7 +38,7 @@ def missed(folder: Path, evaluate: Any = spiteful, **options: Any) -> str:
 @pytest.mark.parametrize("strategy", ["basic", "random", "mse", "exhaustive"])
 def test_the_ops_to_blame_are_named_whatever_the_strategy(strategy: str, tmp_path: Path) -> None:
     said = missed(tmp_path, strategy=strategy, max_trials=3)
-    # Nearly all of the harm is one op's, and its share says so.
+    # Nearly all of the sensitivity is one op's, and its share says so.
     assert "most in low precision: conv2 (9" in said or "low precision: conv2 (100%)" in said
 
 

@@ -16,7 +16,7 @@ import onnxruntime
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.bodies import Body, parts, places, put_back
-from lpot.backends.onnx.build import Mending, build_graph
+from lpot.backends.onnx.build import Corrections, build_graph
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import inspect, key_of
@@ -142,8 +142,8 @@ class OnnxBackend(Backend[OnnxModel]):
             )
         stats = {**(observations.tensors if observations is not None else {}), **repaired}
         cache = model.caches.setdefault(recipe.repairs, {})
-        mending = _mending(recipe, observations, source)
-        graph = spread_layernorm(build_graph(source, drawn, stats, cache, mending))
+        corrections = _corrections(recipe, observations, source)
+        graph = spread_layernorm(build_graph(source, drawn, stats, cache, corrections))
         precisions = {key: drawn.precision(key) for key in map(key_of, model.graph.nodes)}
         if model.bodies:
             inner = self._built_bodies(model, recipe, observations)
@@ -245,11 +245,11 @@ def _check_names(model: OnnxModel, recipe: Recipe) -> None:
             raise UnsupportedOp(key.name, reason + did_you_mean(key.name, known))
 
 
-def _mending(recipe: Recipe, observations: Observations | None, graph: Graph) -> Mending:
+def _corrections(recipe: Recipe, observations: Observations | None, graph: Graph) -> Corrections:
     means: dict[str, np.ndarray] = {}
     if recipe.repairs.bias_correction and observations is not None:
         means = {**observations.means, **smoothed_means(graph, observations.means)}
-    return Mending(means, recipe.repairs.weight_correction)
+    return Corrections(means, recipe.repairs.weight_correction)
 
 
 def _identifier(name: str) -> str:

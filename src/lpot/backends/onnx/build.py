@@ -11,20 +11,21 @@ from onnx import NodeProto, helper
 
 from lpot.backends.onnx.abilities import RECURRENT, TABLES
 from lpot.backends.onnx.graph import Graph, attribute
-from lpot.backends.onnx.passes.correct_bias import Means, bias_shift, spread_scale
+from lpot.backends.onnx.passes.correct_bias import Means, bias_shift
 from lpot.backends.onnx.plan import Plan, output_of
 from lpot.backends.onnx.recurrent import WEIGHTS, lstm_node, lstm_weight
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
 from lpot.core.numerics import SCALE_FLOOR, QuantParams, affine, quantize_weight
+from lpot.core.ptq.bias_correction import corrected_scale
 from lpot.core.recipe import OpConfig
 
 WeightCache = dict[tuple[str, int | None, int], tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
-class Mending:
-    """What is done about rounded weights: `means` of the inputs mend biases, `spread` scales."""
+class Corrections:
+    """What is done about rounded weights: `means` of the inputs correct biases, `spread` scales."""
 
     means: Means = field(default_factory=dict)
     spread: bool = False
@@ -35,9 +36,9 @@ def build_graph(
     plan: Plan,
     stats: Mapping[str, TensorStats],
     cache: WeightCache,
-    mending: Mending | None = None,
+    corrections: Corrections | None = None,
 ) -> Graph:
-    return _Emitter(graph, plan, stats, cache, mending or Mending()).emit()
+    return _Emitter(graph, plan, stats, cache, corrections or Corrections()).emit()
 
 
 class _Emitter:
@@ -49,9 +50,9 @@ class _Emitter:
         plan: Plan,
         stats: Mapping[str, TensorStats],
         cache: WeightCache,
-        mending: Mending,
+        corrections: Corrections,
     ) -> None:
-        self.mending = mending
+        self.corrections = corrections
         self.graph = graph
         self.fresh = graph.fresh  # every name made up here goes through it
         self.plan = plan
@@ -170,8 +171,8 @@ class _Emitter:
         ]
 
     def _shift(self, node: NodeProto, stem: str, axis: int | None, scale: np.ndarray) -> Any:
-        """What rounding the weight adds to the mean of each output, where that is to be mended."""
-        mean = self.mending.means.get(node.input[0])
+        """What rounding the weight adds to the mean of each output, where that is corrected."""
+        mean = self.corrections.means.get(node.input[0])
         if mean is None:
             return 0.0
         data = self.weights[self._parts(stem)[0]]
@@ -191,8 +192,8 @@ class _Emitter:
         if key not in self.cache:
             data, params = quantize_weight(self.graph.weights[name], axis, bits=bits)
             scale = np.asarray(params.scale, np.float32)
-            if self.mending.spread:
-                scale = spread_scale(self.graph.weights[name], data, scale, axis)
+            if self.corrections.spread:
+                scale = corrected_scale(self.graph.weights[name], data, scale, axis)
             self.cache[key] = data, scale
         data, scale = self.cache[key]
         stem = f"{name}/{'tensor' if axis is None else f'axis{axis}'}/{bits}"

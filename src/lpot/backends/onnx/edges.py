@@ -1,7 +1,7 @@
 """Tensors between ops that only follow: who must leave INT8 for such a tensor to stay float.
 
 A tensor is quantized for its producer and for all who read it. Where compute ops make or read it,
-each of them alone shows the harm it does; where followers hand it on to followers, as the sums of
+each of them alone shows its sensitivity; where followers hand it on to followers, as the sums of
 a residual stream do, only a group of compute ops can set it free.
 """
 

@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 
 # Fused kernels and their long optimisation are of no use for one run of the probe.
 QUICK = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
-EXPLAINED = 0.5  # of the whole harm, by the ops alone: less, and the edges between are looked at
+EXPLAINED = 0.5  # of the whole error, by the ops alone: less, and the edges between are looked at
 
 
 def rank(
     backend: OnnxBackend, model: OnnxModel, recipe: Recipe, observations: Observations
 ) -> dict[OpKey, float]:
-    """Harm of each INT8 compute op: squared output error over squared output, summed.
+    """Sensitivity of each INT8 compute op: squared output error over squared output, summed.
 
-    Where the ops alone do not add up to the harm of all together, tensors between followers are to
-    blame: what is won by freeing one counts as harm of every op that must go back for it.
+    Where the ops alone do not add up to the error of all together, tensors between followers are to
+    blame: what is won by freeing one counts for every op that must go back for it.
     """
     if not observations.probe:
         return {}
@@ -44,20 +44,20 @@ def rank(
 
     truth = outputs(model.folded)
 
-    def harm_of(tried: Recipe) -> float:
+    def error_of(tried: Recipe) -> float:
         found = outputs(backend.build(model, tried, observations).graph)
         return sum(map(distance, truth, found)) / len(probe)
 
-    harm = {}
+    found = {}
     kinds = (*COMPUTE, *TABLES, *RECURRENT)
     nodes = [node for part in parts(model) for node in part.folded.nodes]
     ranked = {node.name for node in nodes if node.op_type in kinds}
     for key in tracked([key for key in recipe.low_ops if key.name in ranked]):
-        harm[key] = harm_of(recipe.with_float(other for other in recipe.low_ops if other != key))
-    whole = harm_of(recipe)
-    if sum(harm.values()) < EXPLAINED * whole:
+        found[key] = error_of(recipe.with_float(other for other in recipe.low_ops if other != key))
+    whole = error_of(recipe)
+    if sum(found.values()) < EXPLAINED * whole:
         edges = edge_groups(model.folded, recipe, observations.tensors)
         for _, group in tracked(edges):
-            won = whole - harm_of(recipe.with_float(group))
-            harm |= {key: max(harm[key], won) for key in group}
-    return harm
+            won = whole - error_of(recipe.with_float(group))
+            found |= {key: max(found[key], won) for key in group}
+    return found

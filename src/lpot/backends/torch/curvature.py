@@ -1,4 +1,4 @@
-"""Harm from gradients: how much of each op's rounding error reaches the outputs.
+"""Sensitivity from gradients: how much of each op's rounding error reaches the outputs.
 
 For outputs y and a random sign vector v, the gradient of v·y has the squared Jacobian as its mean
 square, which is the curvature of the squared output distance. A few backward passes tell it for all
@@ -56,18 +56,18 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
     noises = {
         key: _input_noise(key, recipe.ops[key], observations, smooth.get(key.name)) for key in keys
     }
-    harm = dict.fromkeys(keys, 0.0)
+    found = dict.fromkeys(keys, 0.0)
     generator = torch.Generator().manual_seed(0)
     for _ in tracked(range(DRAWS)):
         grads = _gradients(outputs, modules, inputs, generator)
         for key in keys:
             weight, values = grads[key]
             if weight is not None:
-                harm[key] += float((weight.double().square() * errors[key]).sum())
+                found[key] += float((weight.double().square() * errors[key]).sum())
             spread = 1.0 if factors[key] is None else factors[key]
             reach = sum(float((value.double() * spread).square().sum()) for value in values)
-            harm[key] += noises[key] * reach
-    return {key: value / DRAWS for key, value in harm.items()}
+            found[key] += noises[key] * reach
+    return {key: value / DRAWS for key, value in found.items()}
 
 
 def _weighty(workshop: Workshop, key: OpKey) -> str:

@@ -55,7 +55,7 @@ def observe(
 
 
 def useful_factors(workshop: Workshop, inputs: Inputs) -> dict[str, np.ndarray]:
-    """Factors that even out channels, only in parts whose reading proves right on this batch."""
+    """Factors of equalization, only in parts whose reading proves right on this batch."""
     factors = find_factors(workshop.streams, workshop.norms, workshop.sites, workshop.names)
     if not factors:
         return {}

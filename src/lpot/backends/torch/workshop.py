@@ -38,7 +38,7 @@ class Workshop:
 
     `given` holds the user's own parameters by name: weights that an eval_func changed in place
     are put back from there. `rounding` tells how weights were rounded in training: they stay as
-    they are, for evening out their channels would undo what they learnt, and their activations
+    they are, for equalizing their channels would undo what they learnt, and their activations
     are watched with that rounding in, for only then they are what INT8 will see.
     """
 
@@ -69,7 +69,7 @@ class Workshop:
 
     @property
     def equalizes(self) -> bool:
-        """May channels be evened out?"""
+        """May channels be equalized?"""
         return self.rounding is None
 
     def weighted(self, op: str) -> str:
@@ -134,7 +134,7 @@ class Workshop:
         return {op: chain.norm for chains in self._chains.values() for op, chain in chains.items()}
 
     def equalized(self, factors: Factors) -> Workshop:
-        """The same function with channel ranges evened out; itself when there are no factors."""
+        """The same function with channel ranges equalized; itself when there are no factors."""
         if not factors:
             return self
         key = tuple((name, factors[name].tobytes()) for name in sorted(factors))

@@ -119,8 +119,8 @@ def channel_scales(first: npt.ArrayLike, second: npt.ArrayLike) -> Array | None:
     factors = _even(makes, reads, alive) if alive.sum() > 1 else np.ones_like(makes)
     if alive.any():
         most = (makes / factors)[alive].max()
-        loud = (reads == 0) & (makes > most)
-        factors[loud] = 2.0 ** np.ceil(np.log2(makes[loud] / most))
+        unread = (reads == 0) & (makes > most)
+        factors[unread] = 2.0 ** np.ceil(np.log2(makes[unread] / most))
     return factors if np.any(factors != 1.0) else None
 
 

@@ -20,7 +20,7 @@ def better_algorithm(stats: TensorStats) -> str | None:
 def noise(stats: TensorStats | None) -> float:
     """A tensor's own quantization noise as a share of what most of its values are like.
 
-    Not of its power: a few loud values would hide the noise that they bring upon all others.
+    Not of its power: a few outliers would hide the noise that they bring upon all others.
     """
     if stats is None:
         return 0.0

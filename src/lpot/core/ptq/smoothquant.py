@@ -1,7 +1,8 @@
-"""Smoothing: outlier channels of an activation are moved into the weights that read it.
+"""SmoothQuant: outlier channels of an activation are moved into the weights that read it.
 
 Channel c of the activation is divided by a factor, row c of every weight that reads it multiplied
-by the same. Factors are powers of two, so that FP32 results stay bit for bit.
+by the same, as in "SmoothQuant: Accurate and Efficient Post-Training Quantization for Large
+Language Models" (2022). Factors are powers of two, so that FP32 results stay bit for bit.
 """
 
 from __future__ import annotations
@@ -44,8 +45,8 @@ def smooth_factors(
     powers = np.round(np.log2(wanted / np.exp(np.mean(np.log(wanted)))))
     factors[alive] = 2.0 ** np.clip(powers, -LIMIT, LIMIT)
     most = (makes / factors)[alive].max()
-    loud = (reads == 0) & (makes > most)  # a channel that nobody reads must not set the range
-    factors[loud] = 2.0 ** np.ceil(np.log2(makes[loud] / most))
+    unread = (reads == 0) & (makes > most)  # a channel that nobody reads must not set the range
+    factors[unread] = 2.0 ** np.ceil(np.log2(makes[unread] / most))
     return factors
 
 

@@ -70,7 +70,7 @@ class DecoderJob(Job):
         return token_case(length).inputs(tuple(self.model.inputs or ()))
 
     def tradeoffs(self) -> Tradeoffs:
-        """Harm, time and bytes of each format of each op."""
+        """Error, time and bytes of each format of each op."""
         recipe = self.space.default()
         observations = self.observe(recipe.samples)
         if observations is None or not observations.probe:

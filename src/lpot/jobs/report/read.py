@@ -6,6 +6,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from lpot.core import words
 from lpot.core.checked import checked, read_json
@@ -78,7 +79,7 @@ def _has_more(history: Path, report: Report) -> bool:
 
 
 def _of_file(path: Path) -> Report:
-    raw = read_json(path, ADVICE)
+    raw = _renamed(read_json(path, ADVICE))
     shape = checked(Shape, finite(raw), path, ADVICE)
     try:
         report = Report.from_json({**raw, "result": {**raw["result"], **shape.result.known()}})
@@ -87,6 +88,19 @@ def _of_file(path: Path) -> Report:
     if report.format > FORMAT:
         logger.warning("%s was written by a newer lpot: what it adds is not shown", path)
     return report
+
+
+def _renamed(raw: Any) -> Any:
+    """With today's name for what reports before called the harm of an op."""
+    ops = raw.get("ops") if isinstance(raw, dict) else None
+    if not isinstance(ops, list):
+        return raw
+    return {
+        **raw,
+        "ops": [
+            {"sensitivity": row.get("harm"), **row} if isinstance(row, dict) else row for row in ops
+        ],
+    }
 
 
 def _of_history(path: Path) -> Report:

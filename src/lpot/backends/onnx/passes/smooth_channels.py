@@ -1,5 +1,4 @@
-"""Even out outlier channels in front of matrix products: what is taken from the activation is given
-to the weight.
+"""SmoothQuant in front of matrix products: what the activation loses is given to the weight.
 
 The factors are powers of two, so that FP32 results stay bit for bit. One product is put in front of
 all the layers that read a tensor; it costs little beside them.

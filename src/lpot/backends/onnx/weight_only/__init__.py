@@ -28,7 +28,7 @@ from lpot.backends.onnx.weight_only.formats import (
 from lpot.backends.onnx.weight_only.guard import Guard, Times
 from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.backends.onnx.weight_only.rounding import round_all
-from lpot.backends.onnx.weight_only.sensitivity import harms
+from lpot.backends.onnx.weight_only.sensitivity import format_errors
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.backend import Approach, Observations, Target
 from lpot.core.batch import Inputs
@@ -140,20 +140,20 @@ class WeightOnlyBackend(OnnxBackend):
         choices: Mapping[OpKey, Sequence[OpConfig]],
         observations: Observations,
     ) -> dict[OpKey, tuple[Tradeoff, ...]]:
-        """Of each op and format: the harm to the answer, the time, the bytes."""
+        """Of each op and format: the error of the outputs, the time, the bytes."""
         low = {
             key.name: [config for config in options if not config.is_float]
             for key, options in choices.items()
         }
         self._round(model.folded, low)
-        harm = harms(model.folded, low, observations.probe[0], self._store())
+        errors = format_errors(model.folded, low, observations.probe[0], self._store())
         whole = self._whole(model.folded, low)
         nodes = {node.name: node for node in model.folded.nodes}
         self.known = {
             key: tuple(
                 Tradeoff(
                     config,
-                    harm[key.name].get(config, 0.0),
+                    errors[key.name].get(config, 0.0),
                     self._cost(model.folded, nodes[key.name], config, whole),
                     _bytes(model.folded, nodes[key.name], config),
                 )
@@ -166,9 +166,9 @@ class WeightOnlyBackend(OnnxBackend):
     def rank(
         self, model: OnnxModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
-        """Harm in the recipe's formats, as far as `tradeoffs` was asked: nothing is run again."""
+        """Error in the recipe's formats, as far as `tradeoffs` was asked: nothing is run again."""
         return {
-            key: option.harm
+            key: option.error
             for key, options in self.known.items()
             for option in options
             if option.config == recipe.ops.get(key)

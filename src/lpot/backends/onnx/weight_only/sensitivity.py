@@ -33,12 +33,12 @@ TOKENS = 128  # of a window that are read
 Formats = Mapping[str, Sequence[OpConfig]]  # node → its low formats
 
 
-def harms(
+def format_errors(
     graph: Graph, formats: Formats, probe: Inputs, store: WeightStore
 ) -> dict[str, dict[OpConfig, float]]:
     """Of each node, each alone in each of its formats.
 
-    The harm goes with the squared error of the product: the coarsest format is run, the others
+    The error goes with the squared error of the product: the coarsest format is run, the others
     follow from it by the error that rounding found.
     """
     bench = _Bench(graph, list(formats), first_tokens(graph, probe))
@@ -50,9 +50,9 @@ def harms(
         if coarsest is None:
             found[name] = {}
             continue
-        harm = bench.harm(name, store.get(name, label(coarsest)).values())
+        error = bench.error(name, store.get(name, label(coarsest)).values())
         most = losses[coarsest] or 1.0
-        found[name] = {config: harm * loss / most for config, loss in losses.items()}
+        found[name] = {config: error * loss / most for config, loss in losses.items()}
     return found
 
 
@@ -85,7 +85,7 @@ class _Bench:
             self.held.append(self._passed(segment, self.pieces[-1], self.held[-1]))
         self.truth = self._answer(self.held[-1])
 
-    def harm(self, name: str, values: np.ndarray) -> float:
+    def error(self, name: str, values: np.ndarray) -> float:
         node, at = self.nodes[name], self.places[name]
         matrix = values if node.op_type == "Gather" else values.T
         changed = {_weight(node): np.ascontiguousarray(matrix, np.float32)}

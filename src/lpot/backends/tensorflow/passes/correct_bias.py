@@ -1,8 +1,4 @@
-"""Bias correction: what rounding does to the mean of an op's outputs is taken off its bias.
-
-Rounding shifts an output by the error of its weights times the mean of what they are multiplied
-with, which the calibration pass has seen. It costs nothing when the model runs.
-"""
+"""Bias correction on TensorFlow: a layer's weight as the algorithm reads it."""
 
 from __future__ import annotations
 
@@ -16,6 +12,7 @@ from lpot.backends.tensorflow.layers import Step
 from lpot.backends.tensorflow.passes.simulate_ops import rounded_weight
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.core.ptq.bias_correction import output_shift
 
 
 def bias_shifts(
@@ -37,7 +34,7 @@ def _shift(prepared: Prepared, step: Step, taken: Format, mean: np.ndarray) -> n
         real = prepared.net.constant(step.unit.weight)
         assert real is not None
         error = rounded_weight(prepared, step, taken) - real
-        prepared.weights[key] = _moved(prepared, step, error, mean.astype(np.float32))
+        prepared.weights[key] = _moved(prepared, step, error, mean).astype(np.float32)
     shift: np.ndarray = prepared.weights[key]
     return shift
 
@@ -45,8 +42,8 @@ def _shift(prepared: Prepared, step: Step, taken: Format, mean: np.ndarray) -> n
 def _moved(prepared: Prepared, step: Step, error: np.ndarray, mean: np.ndarray) -> np.ndarray:
     node = prepared.net.nodes[step.unit.node]
     if node.op == "MatMul":
-        return np.asarray(error @ mean if is_transposed(node) else mean @ error)
-    taps = error.sum(axis=(0, 1))  # what padding keeps out of the window is neglected
-    if node.op == "DepthwiseConv2dNative":
-        return np.asarray(taps * mean[:, None]).reshape(-1)
-    return np.asarray(mean @ taps)
+        return output_shift(error if is_transposed(node) else error.T, mean)
+    if node.op == "DepthwiseConv2dNative":  # height, width, channels, outputs of each of them
+        outputs = np.moveaxis(error, (2, 3), (0, 1))
+        return output_shift(outputs.reshape(-1, 1, *outputs.shape[2:]), mean, groups=mean.size)
+    return output_shift(np.moveaxis(error, (3, 2), (0, 1)), mean)

@@ -1,4 +1,4 @@
-"""Where to cut weights so that rounding them harms least, given what they are multiplied with."""
+"""Where to cut weights so that rounding them costs least, given what they are multiplied with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Even out outlier channels in front of linears: what the input loses is given to the weight.
+"""SmoothQuant in front of linears: what the input loses is given to the weight.
 
 The factors are powers of two, so that FP32 results stay bit for bit. All linears that read one
 tensor share them.

@@ -1,4 +1,4 @@
-"""Biases and spreads mended after rounding: exact weights stay, means come right."""
+"""Biases and spreads corrected after rounding: exact weights stay, means come right."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import pytest
 
 from backends.onnx.nets import Net, images
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.passes.correct_bias import bias_shift, spread_scale
+from lpot.backends.onnx.passes.correct_bias import bias_shift
 from lpot.backends.onnx.run import session
+from lpot.core.ptq.bias_correction import corrected_scale
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import restrict
@@ -74,8 +75,8 @@ def means(kind: str, exact: bool, repairs: Repairs = NONE) -> tuple[np.ndarray, 
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "Gemm"])
 def test_the_mean_of_each_channel_comes_right(kind: str) -> None:
     exact, plain = means(kind, False)
-    _, mended = means(kind, False, Repairs(bias_correction=True))
-    assert np.abs(mended - exact).mean() < 0.4 * np.abs(plain - exact).mean()
+    _, corrected = means(kind, False, Repairs(bias_correction=True))
+    assert np.abs(corrected - exact).mean() < 0.4 * np.abs(plain - exact).mean()
 
 
 @pytest.mark.parametrize("kind", ["Conv", "grouped", "Gemm"])
@@ -112,10 +113,10 @@ def test_spread_is_what_it_was() -> None:
     weight = np.random.default_rng(0).standard_normal((4, 50)).astype(np.float32)
     scale = np.full(4, 0.4, np.float32)
     rounded = np.rint(weight / 0.4).astype(np.int8)
-    mended = spread_scale(weight, rounded, scale, 0)
-    np.testing.assert_allclose((rounded * mended[:, None]).std(axis=1), weight.std(axis=1), 1e-5)
+    corrected = corrected_scale(weight, rounded, scale, 0)
+    np.testing.assert_allclose((rounded * corrected[:, None]).std(axis=1), weight.std(axis=1), 1e-5)
     dead = np.zeros((4, 50), np.int8)
-    np.testing.assert_array_equal(spread_scale(weight, dead, scale, 0), scale)
+    np.testing.assert_array_equal(corrected_scale(weight, dead, scale, 0), scale)
 
 
 def test_a_dead_channel_with_a_large_constant_spoils_no_range() -> None:
