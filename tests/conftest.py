@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from itertools import groupby
@@ -35,3 +36,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for tests in files:
         draw.shuffle(tests)
     items[:] = [test for tests in files for test in tests]
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Modules stay until the end: no collection of garbage has to look through them again.
+
+    With all frameworks imported that took 0.2 s for each tuning that gives its memory back.
+    """
+    gc.collect()
+    gc.freeze()
