@@ -18,7 +18,7 @@ from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext
 from lpot.core.trial import Score, State, Trial
-from lpot.jobs.execute.dump import dump
+from lpot.jobs.execute.dump import ship
 from lpot.jobs.execute.kit import Kit
 from lpot.jobs.execute.processes import Processes
 from lpot.jobs.execute.ray import RayExecutor
@@ -98,7 +98,7 @@ def measured(executor: object, workers: int, seconds: float) -> tuple[str, ...]:
 
 
 def main(kind: str = "process", seconds: float = 0.5) -> None:
-    kit = dump(Sleeper(seconds))
+    kit = ship(Sleeper(seconds))
     if kind == "ray":
         import ray
 

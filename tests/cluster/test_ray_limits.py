@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import socket
 import time
 from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -21,9 +23,8 @@ from lpot.core.errors import LpotError
 from lpot.core.trial import State
 from search import scoring
 
-pytestmark = pytest.mark.slow
 
-
+@pytest.mark.slow
 def test_limits_of_a_trial_hold(nodes: Nodes, tmp_path: Path) -> None:
     result = cases.run(tmp_path / "a", scoring.hanging, on(nodes, 1, timeout=4))
     assert "4 s" in (result.trials[0].error or "")
@@ -33,6 +34,7 @@ def test_limits_of_a_trial_hold(nodes: Nodes, tmp_path: Path) -> None:
     assert all(trial.state is State.DONE for trial in result.trials[1:])
 
 
+@pytest.mark.slow
 def test_more_workers_than_there_is_room_for(nodes: Nodes, tmp_path: Path) -> None:
     evaluate = partial(cases.logged, folder=str(tmp_path / "log"), seconds=1.5)
     result = cases.run(tmp_path / "w", evaluate, on(nodes, 4))
@@ -44,6 +46,7 @@ def test_more_workers_than_there_is_room_for(nodes: Nodes, tmp_path: Path) -> No
     assert any(told.search(note) for note in result.notes), result.notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "told"),
     [
@@ -64,6 +67,7 @@ def test_what_the_cluster_does_not_have(
     assert time.monotonic() - start < 60
 
 
+@pytest.mark.slow
 def test_labels_resources_and_environments_are_used(nodes: Nodes, tmp_path: Path) -> None:
     import sys
 
@@ -79,12 +83,31 @@ def test_labels_resources_and_environments_are_used(nodes: Nodes, tmp_path: Path
     assert len(result.trials) == cases.MOST
 
 
-def test_an_address_where_nobody_is(tmp_path: Path) -> None:
-    with socket.socket() as taken:  # bound and not listening
-        taken.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{taken.getsockname()[1]}"
-        executor = {"name": "ray", "address": address}
+@pytest.mark.parametrize("what", ["nobody", "silence", "chatter", "http"])
+def test_an_address_where_no_cluster_is(tmp_path: Path, what: str) -> None:
+    """Told before FP32 is evaluated: Ray itself would ask for five minutes."""
+    words = {"chatter": b"SSH-2.0-OpenSSH_9.2\r\n", "http": b"HTTP/1.1 400 Bad Request\r\n\r\n"}
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.2", 0))
+        if what != "nobody":
+            taken.listen()
+            Thread(target=answer, args=(taken, words.get(what, b"")), daemon=True).start()
+        executor = {"name": "ray", "address": f"127.0.0.2:{taken.getsockname()[1]}"}
+        told = "nothing answers" if what == "nobody" else "something else holds that port"
         start = time.monotonic()
-        with pytest.raises(LpotError, match="nothing answers"):
-            cases.run(tmp_path, scoring.score, executor)
+        with pytest.raises(LpotError, match=told):
+            cases.run(tmp_path, never, executor)
         assert time.monotonic() - start < 30
+
+
+def answer(taken: socket.socket, words: bytes) -> None:
+    held = []
+    with contextlib.suppress(OSError):
+        while True:
+            line, _ = taken.accept()
+            line.sendall(words)
+            held.append(line)
+
+
+def never(model: Any) -> float:
+    raise AssertionError("FP32 is evaluated although there is no cluster")

@@ -121,6 +121,11 @@ class Backend(ABC, Generic[M]):
     def versions(self) -> dict[str, str]:
         """What the results depend on: framework and its kernels."""
 
+    def reduced(self, value: Any) -> Any:
+        """As `reducer_override` of a pickler: how a value of the framework goes to a process of
+        ours, its weights as buffers apart (`pickle.PickleBuffer`) and not pickled."""
+        return NotImplemented
+
     # -- files -------------------------------------------------------------------------------
 
     def save(self, model: M, path: Path) -> Path:

@@ -18,6 +18,7 @@ from lpot.core.draft import write_text as write_text
 from lpot.core.errors import HistoryError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
+from lpot.core.regular import open_regular
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ def pieces_of(path: Path) -> dict[str, str]:
 
 def sha256(path: Path) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with open_regular(path) as stream:
         while block := stream.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from lpot.core.errors import HistoryError, LpotError
+from lpot.core.regular import open_regular
 
 Value = TypeVar("Value")
 
@@ -18,9 +19,11 @@ LARGEST = 1 << 30  # bytes: no JSON of ours comes near
 def read_json(path: Path, advice: str, error: type[LpotError] = HistoryError) -> Any:
     """What a JSON file holds; `advice` says what to do when it can't be read."""
     try:
-        if path.stat().st_size > LARGEST:
+        with open_regular(path) as stream:
+            raw = stream.read(LARGEST + 1)
+        if len(raw) > LARGEST:
             raise error(f"{path}: larger than {LARGEST >> 20} MiB, which no file of lpot is")
-        return json.loads(path.read_bytes())
+        return json.loads(raw)
     except OSError as failure:
         raise error(f"{path}: can't be read ({failure.strerror}): {advice}") from failure
     except (ValueError, RecursionError) as failure:

@@ -27,6 +27,7 @@ def draft_folder(inside: Path) -> Iterator[Path]:
     sweep(inside)
     folder = inside / f".lpot-draft-{os.getpid()}-{secrets.token_hex(4)}"
     folder.mkdir()
+    for_owner(folder, 0o700)
     try:
         yield folder
     finally:
@@ -51,11 +52,21 @@ def write_bytes(path: Path, raw: bytes) -> None:
             stream.write(raw)
             stream.flush()
             os.fsync(stream.fileno())
+        for_owner(draft, 0o600)
         draft.replace(path)
+    except IsADirectoryError as error:
+        raise OSError(error.errno, f"{path.name} is a folder: move it away") from error
     finally:
         with contextlib.suppress(OSError):
             draft.unlink(missing_ok=True)
     sync_folder(path.parent)
+
+
+def for_owner(path: Path, mode: int) -> None:
+    """Whatever mask eval_func has set: what is made here must be of use to who made it."""
+    now = path.stat().st_mode & 0o777
+    if now & mode != mode:
+        path.chmod(now | mode)
 
 
 def write_text(path: Path, text: str) -> None:

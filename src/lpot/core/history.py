@@ -20,6 +20,7 @@ from lpot.core.draft import beside, sync_folder
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.journal import FORMAT, Fingerprint, Found, key_of, make_line, no_garbage, read_line
 from lpot.core.recipe import Recipe
+from lpot.core.regular import open_regular
 from lpot.core.trial import Score, State, Trial
 
 logger = logging.getLogger(__name__)
@@ -194,7 +195,7 @@ class History:
         if not self.path.exists():
             return found
         try:
-            with self.path.open("rb") as stream, no_garbage():
+            with open_regular(self.path) as stream, no_garbage():
                 for number, raw in enumerate(stream, start=1):
                     if raw.strip(b"\n"):
                         self._take_in(number, raw, found)
@@ -202,7 +203,8 @@ class History:
                             break
         except OSError as error:
             raise WorkspaceError(
-                f"{self.path}: can't read the history ({error.strerror})"
+                f"{self.path}: can't read the history ({error.strerror}): move it away, or choose "
+                "another workspace"
             ) from error
         return found
 

@@ -76,7 +76,7 @@ def _settle(draft: Path, files: Iterable[str]) -> None:
     """Readable for whom the user's own files are, and on the disk before they have a name."""
     probe = draft / ".mode"
     probe.touch()
-    mode = probe.stat().st_mode & 0o777
+    mode = probe.stat().st_mode & 0o777 | 0o600
     probe.unlink()
     for name in files:
         (draft / name).chmod(mode)

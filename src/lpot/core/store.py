@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.draft import beside, sync_folder
+from lpot.core.draft import beside, for_owner, sync_folder
 from lpot.core.errors import HistoryError
 from lpot.core.histogram import TensorStats
 from lpot.core.journal import Fingerprint, key_of
@@ -51,6 +51,7 @@ def save_observations(path: Path, observations: Mapping[int, Observations]) -> N
             np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
             stream.flush()
             os.fsync(stream.fileno())
+        for_owner(draft, 0o600)
         draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from lpot.core.card import write_text
 from lpot.core.cpu import this_cpu
+from lpot.core.regular import read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ def cache_folder() -> Path:
 
 def _read(path: Path) -> dict[str, float]:
     try:
-        raw = json.loads(path.read_text("utf-8"))
+        raw = json.loads(read_regular(path))
         return {str(name): float(value) for name, value in raw.items()}
-    except (OSError, ValueError, AttributeError, TypeError):
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
         return {}

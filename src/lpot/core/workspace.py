@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import logging
 import os
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from lpot.core.draft import is_alive, sweep
 from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
+from lpot.core.regular import read_regular
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +41,8 @@ class Workspace:
     """One folder, locked while in use."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder.absolute()  # eval_func may change the working folder
+        # eval_func may change the working folder, and anybody a link on the way to this one.
+        self.folder = Path(os.path.realpath(folder))
 
     @property
     def history(self) -> Path:
@@ -87,29 +91,22 @@ class Workspace:
             )
             yield
             return
-        with self._open(path) as stream, _closed_in_forks(stream):
+        with contextlib.closing(self._open(path)) as held:
             try:
-                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(held.handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise WorkspaceBusy(
                     f"{self.folder}: {_owner(path)} is tuning here: wait for it, stop it, "
                     "or start apart from it with --new-run"
                 ) from error
             self._sweep()
-            stream.seek(0)
-            stream.truncate()
-            json.dump({"pid": os.getpid()}, stream)
-            stream.flush()
-            try:
-                yield
-            finally:
-                if not stream.closed:  # as in a child that was forked
-                    fcntl.flock(stream, fcntl.LOCK_UN)
+            held.write(json.dumps({"pid": os.getpid()}).encode())
+            yield
 
-    def _open(self, path: Path) -> TextIO:
+    def _open(self, path: Path) -> _LockFile:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            return path.open("a+", encoding="utf-8")
+            return _LockFile(path)
         except OSError as error:
             raise WorkspaceError(
                 f"{path}: the workspace can't be locked ({error.strerror})"
@@ -159,7 +156,7 @@ def _probe(folder: Path) -> None:
 
 def _owner(path: Path) -> str:
     try:
-        number = json.loads(path.read_text("utf-8"))["pid"]
+        number = json.loads(read_regular(path))["pid"]
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
     if isinstance(number, int) and is_alive(number):
@@ -167,26 +164,58 @@ def _owner(path: Path) -> str:
     return f"a process that process {number} started before it ended"
 
 
-_held: list[TextIO] = []
+class _LockFile:
+    """An open file whose lock is held as long as anybody has it open.
 
+    A child that eval_func forks, and that lives on, must not hold it: it is closed there. And
+    eval_func may close what it did not open, so that the number stands for another file by now.
+    """
 
-@contextlib.contextmanager
-def _closed_in_forks(stream: TextIO) -> Iterator[None]:
-    """A lock is held as long as anybody has its file open: a child that eval_func forks, and that
-    lives on, must not hold it."""
-    _held.append(stream)
-    try:
-        yield
-    finally:
-        if stream in _held:
-            _held.remove(stream)
+    def __init__(self, path: Path) -> None:
+        # Without waiting, should it be a pipe.
+        self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        state = os.fstat(self.handle)
+        self._mark = (state.st_dev, state.st_ino)
+        if not stat.S_ISREG(state.st_mode):
+            os.close(self.handle)
+            raise OSError(errno.EINVAL, "not a regular file: remove it")
+        _held.append(self)
 
+    def write(self, raw: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk; it only tells others who we are
+            os.ftruncate(self.handle, 0)
+            os.pwrite(self.handle, raw, 0)
 
-def _close_held() -> None:
-    while _held:
+    def close(self) -> None:
+        """Give up the lock; in a forked child only its own hold on the file."""
+        if self in _held:
+            _held.remove(self)
+            if self._is_ours():
+                import fcntl
+
+                fcntl.flock(self.handle, fcntl.LOCK_UN)
+                os.close(self.handle)
+
+    def drop(self) -> None:
         with contextlib.suppress(OSError):
-            _held.pop().close()
+            if self._is_ours():
+                os.close(self.handle)
+
+    def _is_ours(self) -> bool:
+        try:
+            state = os.fstat(self.handle)
+        except OSError:
+            return False
+        return (state.st_dev, state.st_ino) == self._mark
+
+
+_held: list[_LockFile] = []
+
+
+def _drop_held() -> None:
+    while _held:
+        _held.pop().drop()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_held)
+    os.register_at_fork(after_in_child=_drop_held)

@@ -28,6 +28,7 @@ from lpot.backends.torch.profile import profile
 from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.run import run
+from lpot.backends.torch.ship import reduced
 from lpot.backends.torch.tensors import tensors
 from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
 from lpot.backends.torch.workshop import Workshop
@@ -190,6 +191,9 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     def profile(self, model: TorchModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
         """Seconds of each op, over so many runs."""
         return profile(model, inputs, runs)
+
+    def reduced(self, value: Any) -> Any:
+        return reduced(value)
 
     def versions(self) -> dict[str, str]:
         return abilities.versions()

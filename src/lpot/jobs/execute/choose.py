@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from lpot.core.history import History
 from lpot.core.tune import Executor, serial
+from lpot.jobs.execute.dump import Shipment
 from lpot.jobs.execute.kit import Kit, pack
 from lpot.jobs.execute.processes import Processes
 from lpot.jobs.execute.ray import RayExecutor
@@ -17,7 +18,7 @@ from lpot.jobs.execute.ray_timed import TimedExecutor, TimingKit, elsewhere, tim
 if TYPE_CHECKING:
     from lpot.jobs.tune.job import Job
 
-MakeKit = Callable[[], bytes]
+MakeKit = Callable[[], Shipment]
 
 
 @contextlib.contextmanager
@@ -28,7 +29,7 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
         yield serial
         return
 
-    def kit(kind: type[Kit] = Kit, alone: bool = section.workers == 1) -> bytes:
+    def kit(kind: type[Kit] = Kit, alone: bool = section.workers == 1) -> Shipment:
         assert history.baseline is not None  # the first batch comes after it
         return pack(job, history.baseline, alone, history.memory, section.name == "ray", kind)
 
@@ -41,6 +42,8 @@ def chosen_executor(job: Job, history: History) -> Iterator[Executor]:
     else:
         made = _on_ray(job, kit, section.workers, _demand(job))
         made.begin = job.listener.begin
+        if history.baseline is None:  # an hour of FP32 lies ahead: a wrong address is told now
+            made.cluster.look_for_head()
     with contextlib.closing(made):
         yield made
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +19,7 @@ from lpot.core.trial import Score, Trial
 from lpot.core.trust import trusting
 from lpot.core.tune import Bench, attempt
 from lpot.jobs.benchmark.quick_look import QuickLook
-from lpot.jobs.execute.dump import DUMP_ERRORS, dump
+from lpot.jobs.execute.dump import DUMP_ERRORS, Shipment, ship, unship
 from lpot.jobs.many.pool import Pool
 from lpot.jobs.tune.evaluation import make_evaluator
 from lpot.jobs.tune.job import Job
@@ -107,7 +106,7 @@ def pack(
     memory: Any = None,
     elsewhere: bool = False,
     kind: type[Kit] = Kit,
-) -> bytes:
+) -> Shipment:
     """The kit of a job. `alone`: one trial at a time, so that its time can be measured."""
     request = replace(
         job.request,
@@ -132,7 +131,7 @@ def pack(
         elsewhere=elsewhere,
     )
     try:
-        return dump(kit)
+        return ship(kit, job.backend.reduced)
     except DUMP_ERRORS as error:
         raise ConfigError(
             f"the model, eval_func, loader and metric must be sent to another process, and one of "
@@ -142,9 +141,9 @@ def pack(
         ) from error
 
 
-def unpack(raw: bytes) -> Kit:
+def unpack(head: bytes, sizes: Sequence[int], chunks: Iterable[Any]) -> Kit:
     """Of our own parent process, never of a file."""
-    kit = pickle.loads(raw)
+    kit = unship(head, sizes, chunks)
     if not isinstance(kit, Kit):
         raise LpotError(f"expected a kit for trials, got a {type(kit).__name__}")
     return kit

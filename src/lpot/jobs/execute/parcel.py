@@ -20,8 +20,7 @@ import numpy as np
 
 from lpot.core.card import sha256
 from lpot.core.draft import beside
-
-CHUNK = 64 << 20  # bytes of one object: what a node must have room for in its object store
+from lpot.jobs.execute.dump import CHUNK
 
 
 @dataclass(frozen=True)

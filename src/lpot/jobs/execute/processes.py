@@ -18,7 +18,8 @@ from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered, guarded
 from lpot.jobs.benchmark.team import threading
-from lpot.jobs.execute.kit import unpack
+from lpot.jobs.execute.dump import Shipment
+from lpot.jobs.execute.kit import Kit, unpack
 from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time, resident
 
 logger = logging.getLogger(__name__)
@@ -36,14 +37,14 @@ class Processes:
 
     def __init__(
         self,
-        kit: Callable[[], bytes],
+        kit: Callable[[], Shipment],
         workers: int,
         memory: int = 0,
         timeout: float = 0.0,
         begin: Callable[[int, Recipe], None] = lambda number, recipe: None,
     ) -> None:
         self._make_kit = kit
-        self._kit = b""
+        self._kit: Shipment | None = None
         self._count = workers
         self._memory = memory
         self._timeout = timeout
@@ -68,6 +69,7 @@ class Processes:
 
     def _hand_out(self, waiting: Iterator[Numbered]) -> None:
         """A recipe for each process that has none, as long as there are any."""
+        assert self._kit is not None
         while len(self._busy) < self._count:
             order = next(waiting, None)
             if order is None:
@@ -94,7 +96,7 @@ class Processes:
 class _Worker:
     """One process, and the trial it is at."""
 
-    def __init__(self, kit: bytes, workers: int) -> None:
+    def __init__(self, kit: Shipment, workers: int) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # No daemon: those may have no children, and a loader with workers has some.
@@ -108,7 +110,7 @@ class _Worker:
         self._recipe = Recipe({})
         self._began = time.monotonic()
         with contextlib.suppress(OSError):  # it died at once: `result` tells
-            self.connection.send_bytes(kit)
+            _send(self.connection, kit)
 
     def begin(self, number: int, recipe: Recipe) -> None:
         self._number, self._recipe, self._began = number, recipe, time.monotonic()
@@ -209,7 +211,7 @@ def _environment(variables: dict[str, str]) -> Iterator[None]:
 def _serve(connection: Connection) -> None:
     """The child: load once, then one trial after the other until the parent hangs up."""
     _stand_alone()
-    kit = unpack(connection.recv_bytes())
+    kit = _receive(connection)
     bench = guarded(kit.open)
     if isinstance(bench, Exception):
         connection.send(f"{type(bench).__name__}: {bench}")
@@ -219,6 +221,18 @@ def _serve(connection: Connection) -> None:
         while True:
             number, recipe = connection.recv()
             connection.send(kit.attempt(bench, number, recipe))
+
+
+def _send(connection: Connection, kit: Shipment) -> None:
+    connection.send_bytes(kit.head)
+    connection.send(kit.sizes)
+    for chunk in kit.chunks():
+        connection.send_bytes(chunk)  # type: ignore[arg-type]
+
+
+def _receive(connection: Connection) -> Kit:
+    head, sizes = connection.recv_bytes(), connection.recv()
+    return unpack(head, sizes, iter(connection.recv_bytes, None))
 
 
 def _stand_alone() -> None:

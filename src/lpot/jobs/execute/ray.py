@@ -16,11 +16,12 @@ from lpot.core.errors import LpotError
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered
+from lpot.jobs.execute.dump import Shipment
 from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time
 from lpot.jobs.execute.parcel import Parcel
 from lpot.jobs.execute.ray_cluster import Cluster, Demand
 from lpot.jobs.execute.ray_desk import Orders, Room, Worker
-from lpot.jobs.execute.ray_worker import BenchActor, Place, exceeds
+from lpot.jobs.execute.ray_worker import BenchActor, Place, Sent, exceeds
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        kit: Callable[[], bytes],
+        kit: Callable[[], Shipment],
         workers: int,
         address: str | None = None,
         demand: Demand | None = None,
@@ -101,7 +102,9 @@ class RayExecutor:
         if self._kit is not None:
             return
         self.join()
-        self._kit = self._ray.put(self._make_kit())  # held, or no worker could be started again
+        made = self._make_kit()  # held there, or no worker could be started again
+        buffers = [self._ray.put(chunk) for chunk in made.chunks()]
+        self._kit = Sent(made.head, made.sizes, buffers)
         self._kind = self._ray.remote(**self._demand.options())(BenchActor)
         self._parcel = Parcel.of(self._model)
         self._room = Room(self._demand.wait)

@@ -22,6 +22,9 @@ PATIENCE = 5.0  # seconds in which a head that is there takes a call
 TRIES = 3
 MOST_MEMORY = 1 << 49  # bytes; Ray counts in ten-thousandths, and above this they overflow
 SHOWN = 8  # nodes named in a message
+# How a client of HTTP/2 begins (RFC 9113): its preface, and a frame of settings that has none.
+_SETTINGS = 4
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,7 @@ class Cluster:
         if self.ray.is_initialized():
             self._head = self.ray.get_runtime_context().gcs_address
             return
-        if ":" in self._given:
-            self._look_for_head()
+        self.look_for_head()
         more = {"include_dashboard": False} if self._given == "local" else {}
         try:
             self.ray.init(address=self._given, log_to_driver=False, **more)
@@ -103,12 +105,19 @@ class Cluster:
         is_client = self._given.startswith("ray://")
         self._head = self._given if is_client else self.ray.get_runtime_context().gcs_address
 
-    def _look_for_head(self) -> None:
+    def look_for_head(self) -> None:
         """Ray itself would look for minutes."""
+        if ":" not in self._given or self.ray.is_initialized():
+            return
         if not _answers(self._given):
             raise LpotError(
                 f"executor: ray: nothing answers at {self._given!r}: is the cluster up, and can "
                 "this machine reach that host and port? `ray status` on the head tells"
+            )
+        if not _speaks_http2(self._given):
+            raise LpotError(
+                f"executor: ray: what answers at {self._given!r} is no head of a Ray cluster: "
+                "something else holds that port; `ray start --head` tells its address"
             )
         host, _, port = self._given.rpartition(":")
         real = f"{self.ray.util.get_node_ip_address()}:{port}"
@@ -190,6 +199,33 @@ def _answers(address: str) -> bool:
         socket.create_connection((host.strip("[]"), int(port)), PATIENCE).close()
         return True
     return False
+
+
+def _speaks_http2(address: str) -> bool:
+    """Does a server answer as gRPC's do? They greet with a frame of settings once greeted.
+
+    Ray itself asks whatever holds the port for minutes.
+    """
+    if os.environ.get("RAY_USE_TLS", "0").lower() in ("1", "true"):
+        return True  # it would greet over TLS, with keys that are Ray's affair
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), PATIENCE) as line:
+            line.sendall(_GREETING)
+            return _frame_kind(line) == _SETTINGS
+    except (OSError, ValueError):
+        return False
+
+
+def _frame_kind(line: socket.socket) -> int:
+    """The type of the frame that comes: the fourth byte of its head; -1 if none does."""
+    head, end = b"", time.monotonic() + PATIENCE
+    while len(head) < 4 and time.monotonic() < end:
+        piece = line.recv(4 - len(head))
+        if not piece:
+            return -1
+        head += piece
+    return head[3] if len(head) == 4 else -1
 
 
 def thawed(value: Any) -> Any:

@@ -31,6 +31,15 @@ class Place:
     has_files: bool  # the model lies there already, or comes with the kit
 
 
+@dataclass(frozen=True)
+class Sent:
+    """A kit whose large parts lie in the object store, from which each node fetches them once."""
+
+    head: bytes
+    sizes: list[int]
+    chunks: list[Any]  # references
+
+
 class BenchActor:
     """One worker. It answers as soon as it has a place; the kit is opened after that."""
 
@@ -41,11 +50,11 @@ class BenchActor:
         known = parcel is None or parcel.is_here()
         return Place(node, os.getpid(), socket.gethostname(), known)
 
-    def open(self, kit: bytes, parcel: Parcel | None, chunks: Sequence[Any]) -> None:
+    def open(self, kit: Sent, parcel: Parcel | None, chunks: Sequence[Any]) -> None:
         """`chunks` are references: one at a time is fetched, by one worker of each node."""
         import ray
 
-        self.kit = unpack(kit)
+        self.kit = unpack(kit.head, kit.sizes, (ray.get(chunk) for chunk in kit.chunks))
         if parcel is not None:
             place = parcel.unpack((ray.get(chunk) for chunk in chunks), logger.info)
             self.kit = self.kit.with_model(place)

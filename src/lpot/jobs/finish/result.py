@@ -138,7 +138,7 @@ def _on_disk(job: Job, model: Model) -> Path | None:
     """The best lies in the workspace already unless it was recalled from an earlier run."""
     try:
         if not _is_on_disk(job, model):
-            job.backend.save(model, job.best_path)
+            job.save_best(model)
         return job.backend.save(model, job.request.output) if job.request.output else job.best_path
     except WorkspaceError as error:
         job.add_note(f"warning: {error}; the model is handed back in memory only")

@@ -15,6 +15,7 @@ from lpot.core.errors import HistoryError
 from lpot.core.goal import Goal
 from lpot.core.history import NAME, History
 from lpot.core.preference import recorded, recorded_goal
+from lpot.core.regular import read_regular
 from lpot.core.report import FORMAT, Report, State, finite, planned_rows, trial_row
 from lpot.core.trial import Score, Trial
 from lpot.jobs.report.shape import Shape
@@ -155,7 +156,7 @@ def _lost(goal: Goal | None, baseline: Score | None, best: Trial | None) -> dict
 def _is_alive(workspace: Path) -> bool:
     """Is the process that tuned here last still there? The lock itself is left alone."""
     try:
-        return is_alive(int(json.loads((workspace / "lock").read_text("utf-8"))["pid"]))
+        return is_alive(int(json.loads(read_regular(workspace / "lock"))["pid"]))
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return False
 

@@ -15,6 +15,7 @@ from lpot.core.card import is_inside
 from lpot.core.draft import is_draft
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import NAME
+from lpot.core.regular import read_regular
 from lpot.jobs.storage.segments import FOLDER as SEGMENTS
 from lpot.jobs.storage.segments import read_segments
 from lpot.jobs.storage.store import Absent, Entry, ObjectStore
@@ -134,7 +135,7 @@ def _stamp(path: Path) -> Stamp:
 
 def _read_card(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        found = json.loads(read_regular(path))
     except (OSError, ValueError) as error:
         raise HistoryError(f"{path}: the card can't be read ({error})") from error
     return found if isinstance(found, dict) else {}

@@ -15,6 +15,7 @@ from lpot.core.model import Model
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance, few
 from lpot.core.recipe import Recipe
+from lpot.core.regular import read_regular
 from lpot.core.space import TuningSpace
 from lpot.jobs.tune.job import Job
 
@@ -103,8 +104,8 @@ def how_far(job: Job, model: Model, observations: Observations | None) -> str:
 
 def _read(place: Path) -> Recipe | None:
     try:
-        return Recipe.from_json(json.loads(place.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError):
+        return Recipe.from_json(json.loads(read_regular(place)))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
         return None  # none yet, or one that can't be used
 
 

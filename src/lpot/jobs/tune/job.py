@@ -10,6 +10,7 @@ from typing import Any
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
+from lpot.core.errors import WorkspaceError
 from lpot.core.evaluate import Evaluator
 from lpot.core.limits import Watch
 from lpot.core.model import Model
@@ -94,8 +95,15 @@ class Job(Plan):
         """The best so far is on disk before the next trial begins."""
         model.met = trial.met
         model.card = self.card(trial)
-        self.backend.save(model, self.best_path)
+        self.save_best(model)
         self.workspace.sync()
+
+    def save_best(self, model: Model) -> None:
+        saved = self.backend.save(model, self.best_path)
+        if saved != self.best_path:  # inside of it
+            raise WorkspaceError(
+                f"{self.best_path}: a folder is in the way of the best model: move it away"
+            )
 
     def card(self, trial: Trial | None) -> dict[str, Any]:
         data = None if self.calibration is None else self.calibration.fingerprint()
