@@ -191,6 +191,12 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
     return Path(module.write_gptq(model, source, out))
 
 
+def load_gptq(folder: Path) -> Any:
+    """A decoder from GPTQ's files as a transformers module with weights in few bits."""
+    module = importlib.import_module("lpot.backends.torch.weight_only.decoder")
+    return module.load_decoder(Path(folder))
+
+
 def _decoders() -> Any:
     return importlib.import_module("lpot.backends.onnx.decoder.export")
 

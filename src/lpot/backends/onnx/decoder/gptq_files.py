@@ -25,12 +25,11 @@ from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
 from lpot.core.card import write_text
 from lpot.core.errors import UnsupportedModel
+from lpot.core.weight_only.gptq_folder import FILE, PARTS, GptqFolder
 from lpot.core.weight_only.grid import Format, Rounded
-from lpot.core.weight_only.pack import pack_gptq, unpack_gptq, unpack_matmul_nbits
+from lpot.core.weight_only.pack import pack_gptq, unpack_matmul_nbits
 
-FILE = "model.safetensors"
 PACKED = ("gpt2", "phi3", "gpt_neox")  # families that keep q, k, v in one weight
-PARTS = ("qweight", "qzeros", "scales", "g_idx")
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,20 +96,9 @@ def quantization_config(products: list[Product]) -> dict[str, Any]:
 
 def read_gptq(folder: Path) -> dict[str, np.ndarray]:
     """The weights that GPTQ's files stand for, by the names of the FP32 model."""
-    from safetensors.numpy import load_file
-
-    config = json.loads((folder / "config.json").read_text("utf-8"))["quantization_config"]
-    stored = load_file(folder / FILE)
-    found = {name: array for name, array in stored.items() if name.rpartition(".")[2] not in PARTS}
-    for name in stored:
-        module, _, part = name.rpartition(".")
-        if part == "qweight":
-            packed = {word: stored[f"{module}.{word}"] for word in PARTS}
-            columns = len(packed["g_idx"])
-            told = config["dynamic"].get(f"+:^{module}$".replace(".", r"\."), config)
-            fmt = Format(told["bits"], told["group_size"], config["sym"])
-            found[f"{module}.weight"] = unpack_gptq(packed, fmt, columns).values()
-    return found
+    stored = GptqFolder(folder)
+    rounded = {f"{name}.weight": stored.rounded(name).values() for name in stored.modules}
+    return {**dict(stored.floats()), **rounded}
 
 
 def _products(graph: Graph, weights: Weights) -> Iterator[Product]:

@@ -41,19 +41,30 @@ def format_errors(
     The error goes with the squared error of the product: the coarsest format is run, the others
     follow from it by the error that rounding found.
     """
-    bench = _Bench(graph, list(formats), first_tokens(graph, probe))
+    known = store.errors()
+    every = {name: _coarsest(name, configs, store) for name, configs in formats.items()}
+    coarsest = {name: config for name, config in every.items() if config is not None}
+    missing = [name for name in coarsest if (name, label(coarsest[name])) not in known]
+    bench = _Bench(graph, list(coarsest), first_tokens(graph, probe)) if missing else None
+    for name in tracked(missing):
+        assert bench is not None
+        word = label(coarsest[name])
+        known[name, word] = bench.error(name, store.get(name, word).values())
+        store.put_error(name, word, known[name, word])
     found: dict[str, dict[OpConfig, float]] = {}
-    for name in tracked(list(formats)):
-        losses = {config: store.loss(name, label(config)) for config in formats[name]}
-        rounded = [config for config in formats[name] if config.mode == "weight_only"]
-        coarsest = max(rounded, key=lambda config: losses[config], default=None)
-        if coarsest is None:
-            found[name] = {}
-            continue
-        error = bench.error(name, store.get(name, label(coarsest)).values())
-        most = losses[coarsest] or 1.0
+    for name, configs in formats.items():
+        losses = {config: store.loss(name, label(config)) for config in configs}
+        chosen = coarsest.get(name)
+        most = 1.0 if chosen is None else losses[chosen] or 1.0
+        error = 0.0 if chosen is None else known[name, label(chosen)]
         found[name] = {config: error * loss / most for config, loss in losses.items()}
     return found
+
+
+def _coarsest(name: str, configs: Sequence[OpConfig], store: WeightStore) -> OpConfig | None:
+    """The format that rounding lost most in; None where none rounds weights alone."""
+    rounded = [config for config in configs if config.mode == "weight_only"]
+    return max(rounded, key=lambda config: store.loss(name, label(config)), default=None)
 
 
 def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:

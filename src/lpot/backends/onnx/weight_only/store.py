@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import json
 import tempfile
 import zipfile
 from pathlib import Path
@@ -69,6 +70,26 @@ class WeightStore:
     def loss(self, op: str, word: str) -> float:
         with np.load(self._path(op, word), allow_pickle=False) as found:
             return float(found["facts"][3])
+
+    def put_error(self, op: str, word: str, error: float) -> None:
+        """What this rounding does to the answer."""
+        with self._errors.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps([op, word, error]) + "\n")
+
+    def errors(self) -> dict[tuple[str, str], float]:
+        """By op and format; lines that were cut off are passed over."""
+        found: dict[tuple[str, str], float] = {}
+        with contextlib.suppress(OSError):
+            for line in self._errors.read_text("utf-8").splitlines():
+                with contextlib.suppress(ValueError, TypeError):
+                    op, word, error = json.loads(line)
+                    found[str(op), str(word)] = float(error)
+        return found
+
+    @property
+    def _errors(self) -> Path:
+        assert self.folder is not None
+        return self.folder / "errors.jsonl"
 
     def drop_damaged(self) -> None:
         """Files that an earlier run, or a disk, left unreadable are made again."""

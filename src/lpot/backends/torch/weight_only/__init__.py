@@ -1,0 +1,1 @@
+"""Decoders with weights in few bits as torch modules: kernels by measurement."""

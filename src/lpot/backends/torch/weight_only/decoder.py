@@ -1,0 +1,71 @@
+"""A decoder from GPTQ's files as a transformers module: `generate()` works as it always does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.weight_only.kernels import Chooser
+from lpot.backends.torch.weight_only.linear import WeightOnlyLinear
+from lpot.core.errors import BackendUnavailable, UnsupportedModel
+from lpot.core.weight_only.gptq_folder import GptqFolder
+
+
+def load_decoder(folder: Path, chooser: Chooser | None = None) -> nn.Module:
+    """The module with its linears in few bits, each with the kernel that is fastest here.
+
+    Weights are read one at a time: besides the module itself only one is held.
+    """
+    stored = GptqFolder(folder)
+    model = _empty(folder)
+    choose = chooser or Chooser()
+    plain = dict(stored.floats())
+    for name in stored.modules:
+        bias = plain.pop(f"{name}.bias", None)
+        rounded = stored.rounded(name)
+        kernel = choose(rounded)
+        held = None if bias is None else torch.from_numpy(bias)
+        _put(model, name, WeightOnlyLinear(rounded, held, kernel))
+    state = {name: torch.from_numpy(array.copy()) for name, array in plain.items()}
+    missing, unknown = model.load_state_dict(state, strict=False)
+    lost = [name for name in missing if ".held_" not in name and not name.endswith(".bias")]
+    if unknown or (lost and not _is_tied(model, lost)):
+        raise UnsupportedModel(
+            f"{folder}: its weights do not go with its config.json "
+            f"({', '.join([*lost, *unknown][:3])})"
+        )
+    return model.eval()
+
+
+def _empty(folder: Path) -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise BackendUnavailable("pytorch", "transformers") from error
+    raw = json.loads((folder / "config.json").read_text("utf-8"))
+    raw.pop("quantization_config", None)
+    config = transformers.AutoConfig.for_model(raw.pop("model_type"), **raw)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    if (folder / "generation_config.json").is_file():
+        model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+    return model
+
+
+def _put(model: nn.Module, name: str, module: nn.Module) -> None:
+    parent, _, last = name.rpartition(".")
+    try:
+        place = model.get_submodule(parent)
+        if not isinstance(getattr(place, last), nn.Linear):
+            raise AttributeError(f"{name} is no Linear")
+    except AttributeError as error:
+        raise UnsupportedModel(f"config.json describes no module {name!r}: {error}") from error
+    setattr(place, last, module)
+
+
+def _is_tied(model: Any, missing: list[str]) -> bool:
+    """A head that is the embedding is stored once."""
+    return missing == ["lm_head.weight"] and bool(model.config.tie_word_embeddings)
