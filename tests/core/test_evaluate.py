@@ -24,7 +24,7 @@ COUNT = 100
 def model(right: int) -> Any:
     """Its first COUNT - right answers are wrong."""
     native = (np.arange(COUNT) >= COUNT - right).astype(np.float64)
-    return SimpleNamespace(native=native, runner=None)
+    return SimpleNamespace(native=native, runner=None, recipe=None)
 
 
 class Steps:

@@ -53,6 +53,7 @@ class Mean:
 class Same:
     """A backend and a model in one, whose outputs are its inputs."""
 
+    recipe = None
     input_names = ("x",)
 
     def tries(self) -> None:

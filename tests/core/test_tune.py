@@ -15,6 +15,7 @@ from lpot.core.limits import Limits, Watch
 from lpot.core.model import Model
 from lpot.core.race import Race
 from lpot.core.recipe import Recipe
+from lpot.core.resample import PieceBox
 from lpot.core.space import TuningSpace, restrict
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import Score, Trial
@@ -35,9 +36,10 @@ def low(count: int) -> Recipe:
 class Scores:
     """An evaluator that knows its answers, by the number of ops in low precision."""
 
-    name, identity, memory = "scores", None, None
+    name, identity, memory, grain = "scores", None, None, None
 
     def __init__(self, **by_count: float) -> None:
+        self.pieces = PieceBox()
         self.accuracies = {int(key.removeprefix("low")): value for key, value in by_count.items()}
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:

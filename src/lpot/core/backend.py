@@ -148,6 +148,10 @@ class Backend(ABC, Generic[M]):
         model.recipe, model.met = recipe_of(card, path), card.get("met")
         return model
 
+    def restore_into(self, path: Path, module: Any) -> M:
+        """The same where files hold weights alone, and the user gives the architecture."""
+        raise ConfigError(f"a {self.name} model's file holds its architecture", "module")
+
     def write(self, model: M, path: Path) -> None:
         """The model's own file or folder. Needed unless `save` is overridden."""
         raise NotImplementedError(f"backend {self.name} has neither `write` nor its own `save`")

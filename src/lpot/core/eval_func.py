@@ -87,8 +87,7 @@ class FunctionEvaluator:
         else:
             return Score(as_number(value, self.name), time.perf_counter() - start)
         if not score.raced_out:
-            recipe = getattr(model, "recipe", None)
-            self.pieces.put(recipe, self._scores.pieces(score.accuracy))
+            self.pieces.put(model.recipe, self._scores.pieces(score.accuracy))
         return score
 
     @property

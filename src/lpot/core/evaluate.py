@@ -37,6 +37,7 @@ class Evaluator(Protocol):
     """Gives a Score for a model. `identity` tells whether it is the one of an earlier run."""
 
     name: str  # as messages call it
+    pieces: PieceBox  # scores by sample, of the evaluations made here
 
     @property
     def identity(self) -> str | None: ...
@@ -44,6 +45,10 @@ class Evaluator(Protocol):
     @property
     def memory(self) -> Any:
         """What the baseline taught it, as JSON: a resumed run must race as the first one did."""
+
+    @property
+    def grain(self) -> float | None:
+        """How far a sample's score can be from another's; None where that is not known."""
 
     def remember(self, memory: Any) -> None: ...
 
@@ -119,7 +124,7 @@ class MetricEvaluator:
             self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)
         pieces = getattr(self.metric, "pieces", None) or scores.pieces(value)
-        self.pieces.put(getattr(model, "recipe", None), pieces)
+        self.pieces.put(model.recipe, pieces)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
 
     def _read(self, raw: Any, model: Model) -> Batch:

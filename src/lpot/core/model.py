@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lpot.core import words
-from lpot.core.batch import InputSpec, Runs
+from lpot.core.batch import Inputs, InputSpec, Runs
 from lpot.core.errors import UnsupportedModel
-from lpot.core.recipe import Recipe
+from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
     from lpot.core.backend import Backend
@@ -28,6 +28,9 @@ class Model(ABC):
     recipe: Recipe | None = None  # how it was quantized; None for the model as given
     met: bool | None = None  # did it hold the bar; None when nothing was evaluated
     card: Mapping[str, Any] = MappingProxyType({})  # what the job adds to the card beside the file
+    precisions: Mapping[OpKey, str] = MappingProxyType({})  # what ops became, if not as the recipe
+    probe: Inputs | None = None  # one batch of inputs, to verify what is saved
+    holds_architecture: bool = True  # does a saved file say what to compute, or is that code?
 
     @property
     @abstractmethod
@@ -56,6 +59,11 @@ class Model(ABC):
     @abstractmethod
     def fingerprint(self) -> str:
         """Hash of structure and weights: the same model gives the same string in any process."""
+
+    @property
+    def skeleton(self) -> Any:
+        """The object that another process needs beside the file; None where the file is enough."""
+        return None
 
     @property
     def runner(self) -> Any:

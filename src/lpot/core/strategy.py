@@ -72,14 +72,14 @@ class Policy:
     """A strategy with what must be known of it before it runs. It is called as the strategy is.
 
     `settles`: it consists in going on after its first success, and ends by itself.
-    `needs`: a method that not every backend has.
+    `needs_curvature`: of the loss, which not every backend can compute.
     `check`: refuses a space in which there is nothing for it to do, before anything is evaluated.
     """
 
     propose: Strategy
     settles: bool = False
     most: Bound = _no_bound
-    needs: str | None = None
+    needs_curvature: bool = False
     check: Callable[[TuningSpace], None] = lambda space: None
 
     def __call__(self, space: TuningSpace, context: StrategyContext) -> Proposals:
@@ -98,8 +98,8 @@ def policy(
     *,
     settles: bool = False,
     most: Bound = _no_bound,
-    needs: str | None = None,
+    needs_curvature: bool = False,
     check: Callable[[TuningSpace], None] = lambda space: None,
 ) -> Callable[[Strategy], Policy]:
     """Decorate a generator function with what must be known of it."""
-    return lambda propose: Policy(propose, settles, most, needs, check)
+    return lambda propose: Policy(propose, settles, most, needs_curvature, check)

@@ -150,7 +150,7 @@ def _warn_about_noise(task: Task, baseline: float, spread: float) -> None:
 
 
 def _warn_about_grain(task: Task, baseline: Score) -> None:
-    grain = getattr(task.evaluate, "grain", None)
+    grain = task.evaluate.grain
     allowed = abs(baseline.accuracy - task.goal.bar(baseline.accuracy))
     if grain is None or not baseline.samples or grain / baseline.samples <= allowed:
         return

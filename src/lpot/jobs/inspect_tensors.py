@@ -96,10 +96,9 @@ def _low(
         return recover(given, history, number)
     if path.is_dir() and not any(path.iterdir()):
         raise HistoryError(f"{path}: the folder is empty: no {NAME} and no model in it")
-    if hasattr(model, "workshop"):  # an architecture is needed beside the weights
-        restored: Model = backend.restore(path, given)  # type: ignore[call-arg]
-        return restored
-    return backend.restore(path)
+    if model.holds_architecture:
+        return backend.restore(path)
+    return backend.restore_into(path, given)
 
 
 def best_trial(history: History) -> Trial:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend, named_in
 from lpot.core.card import read_card
-from lpot.core.errors import ConfigError
 from lpot.core.model import Model
 from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed
@@ -42,11 +40,8 @@ def load(
         place = found.model
     card = read_card(place)
     backend = get_backend(framework or named_in(card) or detect(place))
-    restore: Any = backend.restore
-    if module is not None and "module" not in signature(restore).parameters:
-        raise ConfigError(f"a {backend.name} model's file holds its architecture", "module")
     with trusting(trust):
-        model: Model = restore(place) if module is None else restore(place, module)
+        model = backend.restore(place) if module is None else backend.restore_into(place, module)
     model.card = {key: value for key, value in card.items() if key not in _OF_THE_FILE}
     if card.get("lpot") not in (None, VERSION):
         logger.warning("%s: it was tuned with lpot %s, here is %s", place, card["lpot"], VERSION)

@@ -7,7 +7,7 @@ from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.mse import cumulative, most_of_cumulative
 
 
-@policy(most=most_of_cumulative, needs="curvature")
+@policy(most=most_of_cumulative, needs_curvature=True)
 def hawq_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
     """By the trace of each weight's Hessian, times the squared error that quantizing it makes."""
     yield from cumulative(space, context, context.curvature)

@@ -36,7 +36,7 @@ class MxnetModel(Model):
         self.block = block
         self.recipe = recipe
         self.precisions = precisions or {}  # what each op really became
-        self.probe = probe  # one batch of inputs, to verify what is saved
+        self.probe: Feeds | None = probe
         self._runner: Runner | None = None
 
     @cached_property

@@ -107,6 +107,9 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         """What `save` wrote; `module` is the architecture, which transformers models don't need."""
         return saving.restore(self, Path(path), _plain(module))
 
+    def restore_into(self, path: Path, module: nn.Module) -> TorchModel:
+        return self.restore(path, module)
+
     def load_checkpoint(self, folder: Path, module: nn.Module) -> TorchModel:
         """A checkpoint folder: ours, or best_configure.yaml and best_model_weights.pt alone."""
         folder, architecture = checkpoint_folder(Path(folder).expanduser()), _plain(module)

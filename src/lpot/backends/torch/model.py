@@ -36,6 +36,7 @@ class TorchModel(Model):
     """
 
     backend: Any
+    holds_architecture = False
 
     def __init__(
         self,
@@ -112,7 +113,7 @@ class TorchModel(Model):
         return self._fingerprint
 
     @property
-    def precisions(self) -> dict[OpKey, str]:
+    def precisions(self) -> dict[OpKey, str]:  # type: ignore[override]  # made when asked for
         """What each op of the recipe really became."""
         ops = {} if self.recipe is None else self.recipe.ops
         gone = () if self.shape is None else tuple(f"{name}." for name in self.shape.removed)

@@ -81,10 +81,10 @@ def load(contestant: Contestant) -> Loaded:
 def _load_model(contestant: Contestant) -> Loaded:
     path = Path(contestant.source)
     card = read_card(path)
-    backend: Any = get_backend(contestant.framework or named_in(card) or detect(path))
+    backend = get_backend(contestant.framework or named_in(card) or detect(path))
     if contestant.skeleton is not None:
         module = pickle.loads(Path(contestant.skeleton).read_bytes())  # of our own parent
-        model = backend.restore(path, module)
+        model = backend.restore_into(path, module)
     else:
         model = backend.restore(path) if card else backend.load(path)
     # Weights kept beside the model (external data) are not in its own file.

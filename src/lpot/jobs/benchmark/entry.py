@@ -58,9 +58,7 @@ def saved(model: Model, folder: Path) -> Contestant:
     """A model in memory, written down for its processes."""
     folder.mkdir()
     label = "FP32" if model.recipe is None else "tuned"
-    # Looked for on the class: the handle would go on to ask the framework's own object.
-    skeleton = model.skeleton if hasattr(type(model), "skeleton") else None
-    place = None
+    skeleton, place = model.skeleton, None
     if skeleton is not None:
         place = folder / "skeleton"
         try:

@@ -145,7 +145,7 @@ def _inputs(
     batch_size: int | None,
     shapes: Mapping[str, Sequence[int]] | None,
 ) -> Inputs:
-    given = inputs if inputs is not None else getattr(model, "probe", None)
+    given = inputs if inputs is not None else model.probe
     if given is not None:
         return given
     if model.inputs is None:
@@ -161,13 +161,7 @@ def _by_place(feed: Inputs) -> Feed:
 
 
 def _write(model: Model, path: Path, feed: Inputs) -> Path:
-    if not hasattr(type(model), "export_onnx"):
-        raise UnsupportedModel(
-            f"a model of {model.framework} can't be written as ONNX: there is no other runtime "
-            "to measure"
-        )
-    written: Path = model.export_onnx(path, feed)
-    return written
+    return model.export_onnx(path, feed)
 
 
 def _compared(teams: Sequence[Team]) -> list[str]:

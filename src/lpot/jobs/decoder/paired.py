@@ -61,6 +61,8 @@ class Standing:
 class PairedPerplexity:
     """Evaluates on windows of text; remembers FP32's loss in each."""
 
+    grain: float | None = None
+
     def __init__(self, windows: TokenWindows, metric: Any, listener: Listener | None = None):
         self.windows = windows
         self.listener = listener or Listener()
@@ -83,8 +85,7 @@ class PairedPerplexity:
                 if stopped is not None:
                     spent = time.perf_counter() - start
                     return Score(stopped[0], spent, number, bounds=stopped[1])
-        recipe = getattr(model, "recipe", None)
-        self.pieces.put(recipe, WindowLosses(range(count), totals, tokens))
+        self.pieces.put(model.recipe, WindowLosses(range(count), totals, tokens))
         if race is None and not self._fp32:
             self._fp32 = totals.tolist()
         value = math.exp(totals.sum() / tokens.sum())

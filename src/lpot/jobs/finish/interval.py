@@ -12,7 +12,7 @@ from lpot.jobs.tune.job import Job
 
 def with_interval(job: Job, result: Result) -> Result:
     """The result with `interval`; pieces of scores recalled or made elsewhere are not known."""
-    kept = getattr(job.evaluator, "pieces", None)
+    kept = None if job.evaluator is None else job.evaluator.pieces
     if result.best is None or result.interrupted:
         return result
     before = None if kept is None else kept.get(None)

@@ -127,9 +127,8 @@ def float_ops(job: Job, model: Model) -> tuple[str, ...]:
 
 
 def _precision(model: Model, key: Any) -> str:
-    real = getattr(model, "precisions", None)
-    if real:
-        return str(real.get(key, "fp32"))
+    if model.precisions:
+        return model.precisions.get(key, "fp32")
     config = None if model.recipe is None else model.recipe.ops.get(key)
     return "fp32" if config is None else config.precision
 

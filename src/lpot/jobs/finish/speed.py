@@ -56,7 +56,7 @@ def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
     result.model.close()
     give_back()  # the two processes need it more
     # A file that does not say what to compute needs the module that goes with it.
-    alone = not hasattr(type(result.model), "skeleton")
+    alone = result.model.holds_architecture
     return benchmark(
         [job.model, result.path if alone else result.model],
         feeds=None if inputs is None else [inputs],

@@ -43,7 +43,6 @@ DRAWN_GRAPH = 240  # nodes of the other one, which has Q and DQ
 
 def make_report(job: Job, result: Result, insight: Insight) -> Report:
     baseline = result.baseline
-    real = getattr(result.model, "precisions", None)
     chosen = {key: config.precision for key, config in result.recipe.ops.items()}
     found, profile = _contrasts(job, result), _profile(result)
     timed = _by_key(job, profile)
@@ -57,7 +56,7 @@ def make_report(job: Job, result: Result, insight: Insight) -> Report:
         ops=op_rows(
             job.capability,
             result.recipe,
-            real or chosen,
+            result.model.precisions or chosen,
             alone(job, result, insight),
             found,
             {key: (row.before, row.after) for key, row in timed.items()},

@@ -224,9 +224,9 @@ def _policy(request: Request, config: Config, backend: Backend, space: TuningSpa
     if wants_weight_only(config):
         name = strategy_name(request, config)
     chosen = get_strategy(request.strategy or name, config.quantization.quant_level)
-    if chosen.needs == "curvature" and not isinstance(backend, Differentiable):
+    if chosen.needs_curvature and not isinstance(backend, Differentiable):
         raise ConfigError(
-            f"{name} needs the {chosen.needs} of the loss, which backend {backend.name} "
+            f"{name} needs the curvature of the loss, which backend {backend.name} "
             "can't compute: use mse_v2 or basic",
             path="tuning.strategy.name",
         )
