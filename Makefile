@@ -102,7 +102,7 @@ docs: $(VENV)/.dev
 
 # Wheel and source archive, the same bytes each time, tried in empty environments.
 dist: $(VENV)/.dev
-	$(BIN)/python tools/dist.py --try onnx
+	$(BIN)/python tools/dist.py --try onnx data search
 
 release: $(VENV)/.dev
 	$(BIN)/python tools/release.py

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 SCRIPT = """
 import logging, random, sys
@@ -43,3 +44,26 @@ def test_all_doors_lead_to_the_same_room() -> None:
     assert lpot.Quantization is lpot.quantization.Quantization
     assert issubclass(lpot.experimental.Quantization, Quantizer)
     assert issubclass(lpot.Quantization, Quantizer)
+
+
+CLOCK = "import time; t = time.process_time(); import lpot; print(time.process_time() - t)"
+
+
+def test_import_takes_a_twentieth_of_a_second_of_cpu() -> None:
+    """CPU time, and the best of some: other work on the machine hardly counts."""
+    seconds = []
+    for _ in range(5):
+        done = subprocess.run([sys.executable, "-c", CLOCK], capture_output=True, text=True)
+        seconds.append(float(done.stdout))
+        if seconds[-1] <= 0.05:
+            return
+    raise AssertionError(f"seconds of CPU for `import lpot`: {seconds}")
+
+
+def test_the_package_is_small() -> None:
+    """15 MB as installed, of which compiled Python takes about half."""
+    import lpot
+
+    folder = Path(lpot.__file__).parent
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sum(path.stat().st_size for path in files) < 7_500_000

@@ -1,8 +1,9 @@
 """`make dist`: the wheel and the source archive, the same bytes whenever they are made.
 
     python tools/dist.py                     build both into dist/, twice, and compare
-    python tools/dist.py --try               and install the wheel in an empty environment
-    python tools/dist.py --try onnx          with an extra, trying what it is for
+    python tools/dist.py --try               and install the wheel in an empty environment: the
+                                             budgets of size and import, a user's mypy and pyright
+    python tools/dist.py --try onnx          with an extra, too, trying what it is for
 
 Everything happens in a copy: nothing that lies about in the checkout gets into a wheel.
 """
@@ -13,6 +14,7 @@ import argparse
 import gzip
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,19 +27,28 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 EPOCH = 1_577_836_800  # the first second of 2020: zip files know no time before 1980
 LARGEST = 15_000_000  # bytes of the package as installed
+LONGEST = 0.05  # seconds of CPU for `import lpot`
+IMPORT = "import time; t = time.process_time(); import lpot; print(time.process_time() - t)"
+SIZE = """
+import pathlib, lpot
+folder = pathlib.Path(lpot.__file__).parent
+print(sum(each.stat().st_size for each in folder.rglob("*") if each.is_file()))
+"""
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv*", "build", "dist", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis",
     "lpot_workspace",
 )  # fmt: skip
 BUILD = "from setuptools import build_meta as b; b.build_wheel({0!r}); b.build_sdist({0!r})"
-# Each line runs in the empty environment. Extra → what it is for.
-TRIALS = {
-    "": ["-c", "import lpot, sys; assert 'numpy' not in sys.modules; print(lpot.__version__)"],
-    "onnx": ["-m", "lpot.cli", "demo", "-q"],
-    "pytorch": ["-c", "from lpot.backends import get_backend; get_backend('pytorch')"],
-    "tensorflow": ["-c", "from lpot.backends import get_backend; get_backend('tensorflow')"],
-    "search": ["-c", "import optuna, scipy, lpot"],
-    "data": ["-c", "import PIL, sklearn, pycocotools, sacrebleu, lpot.data, lpot.metric"],
+TRIALS = ROOT / "tools" / "trials"
+# What is tried → the extras it needs. "core" is lpot alone.
+EXTRAS = {
+    "core": "",
+    "onnx": "onnx",
+    "pytorch": "pytorch",
+    "tensorflow": "tensorflow",
+    "search": "search,onnx",
+    "data": "data",
+    "mxnet": "mxnet",
 }
 # A user's program: with py.typed, mypy sees that the last line is wrong and the others are right.
 PROGRAM = """
@@ -48,11 +59,11 @@ number: int = lpot.load("model.onnx")
 """
 
 
-def built(folder: Path) -> list[Path]:
-    """Both archives of this checkout."""
+def built(source: Path, folder: Path) -> list[Path]:
+    """Both archives of these sources."""
     with tempfile.TemporaryDirectory(prefix="lpot-dist-") as name:
         copy = Path(name) / "lpot"
-        shutil.copytree(ROOT, copy, ignore=LEFT_OUT)
+        shutil.copytree(source, copy)
         out = Path(name) / "out"
         out.mkdir()
         for path in copy.rglob("*"):
@@ -83,30 +94,56 @@ def repacked(archive: bytes) -> bytes:
     return gzip.compress(plain.getvalue(), mtime=EPOCH)
 
 
-def tried(wheel: Path, extra: str) -> None:
+def tried(wheel: Path, name: str) -> None:
     """Install it in an empty environment and do what the extra is for."""
-    with tempfile.TemporaryDirectory(prefix="lpot-try-") as name:
-        venv.create(name, with_pip=True)
-        python = Path(name) / "bin" / "python"
-        what = f"{wheel}[{extra}]" if extra else str(wheel)
-        constraints = ["--constraint", str(ROOT / "constraints.txt")]
-        install = [str(python), "-m", "pip", "install", "--quiet", *constraints, what]
-        subprocess.run(install, check=True, cwd=name)
-        subprocess.run([str(python), *TRIALS[extra]], check=True, cwd=name)
-        if not extra:
-            check_types(Path(name), python)
-    print(f"tried: {what.rsplit('/', 1)[-1]}")
+    with tempfile.TemporaryDirectory(prefix="lpot-try-") as folder:
+        venv.create(folder, with_pip=True)
+        python = Path(folder) / "bin" / "python"
+        extras = EXTRAS[name]
+        what = f"{wheel}[{extras}]" if extras else str(wheel)
+        # The pins are for the newest frameworks; MXNet needs an old numpy, which rules them out.
+        pins = [] if name == "mxnet" else ["--constraint", str(ROOT / "constraints.txt")]
+        install = [str(python), "-m", "pip", "install", "--quiet", *pins, what]
+        subprocess.run(install, check=True, cwd=folder)
+        trial = [str(python), "-P", str(TRIALS / f"trial_{name}.py")]
+        subprocess.run(trial, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        if name == "core":
+            check_budgets(python)
+            check_types(Path(folder), python)
+    print(f"tried: {name}", flush=True)
+
+
+def check_budgets(python: Path) -> None:
+    """CPU time of the import, and what lies on the disk."""
+    seconds = min(float(asked(python, IMPORT)) for _ in range(5))
+    size = int(asked(python, SIZE))
+    told = f"import {seconds:.3f} s of CPU, {size / 1e6:.1f} MB installed"
+    if seconds > LONGEST or size > LARGEST:
+        raise SystemExit(f"{told}; {LONGEST} s and {LARGEST / 1e6:.0f} MB are allowed")
+    print(told)
+
+
+def asked(python: Path, program: str) -> str:
+    return subprocess.run(
+        [str(python), "-P", "-c", program], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def check_types(folder: Path, python: Path) -> None:
+    """mypy and pyright both see the last line's mistake and no other."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
-    mypy = [sys.executable, "-m", "mypy", "--python-executable", str(python), str(program)]
-    told = subprocess.run(mypy, cwd=folder, capture_output=True, text=True).stdout
-    wrong = [line for line in told.splitlines() if ": error:" in line]
+    checkers = {
+        "mypy": [sys.executable, "-m", "mypy", "--python-executable", str(python), str(program)],
+        "pyright": [sys.executable, "-m", "pyright", "--pythonpath", str(python), str(program)],
+    }
     last = len(PROGRAM.splitlines())
-    if len(wrong) != 1 or not wrong[0].startswith(f"program.py:{last}:"):
-        raise SystemExit(f"a user's mypy does not see our types:\n{told}")
+    for name, command in checkers.items():
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        wrong = [line for line in done.stdout.splitlines() if re.search(r"(: | - )error: ", line)]
+        if len(wrong) != 1 or f"program.py:{last}:" not in wrong[0]:
+            raise SystemExit(f"a user's {name} does not see our types:\n{done.stdout}{done.stderr}")
+        print(f"{name} sees our types")
 
 
 def check_wheel(wheel: Path) -> None:
@@ -121,19 +158,21 @@ def check_wheel(wheel: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--folder", type=Path, default=ROOT / "dist")
-    parser.add_argument("--try", dest="extras", nargs="*", choices=[*TRIALS], help="extras")
+    parser.add_argument("--try", dest="extras", nargs="*", choices=[*EXTRAS], help="extras")
     given = parser.parse_args()
-    made = built(given.folder)
     with tempfile.TemporaryDirectory(prefix="lpot-again-") as name:
-        for one, other in zip(made, built(Path(name)), strict=True):
+        source = Path(name) / "source"
+        shutil.copytree(ROOT, source, ignore=LEFT_OUT)
+        made = built(source, given.folder)
+        for one, other in zip(made, built(source, Path(name) / "again"), strict=True):
             if one.read_bytes() != other.read_bytes():
                 raise SystemExit(f"{one.name} is not the same when built again")
     (wheel,) = (path for path in made if path.suffix == ".whl")
     check_wheel(wheel)
     for path in made:
         print(path)
-    for extra in [] if given.extras is None else ["", *given.extras]:
-        tried(wheel, extra)
+    for name in [] if given.extras is None else ["core", *given.extras]:
+        tried(wheel, name)
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
-HELP = "pip install 'lpot[zoo]'"
+HELP = "pip install --constraint constraints.txt '.[zoo]'"
 
 # Name → side of the images.
 TIMM: Mapping[str, int] = {

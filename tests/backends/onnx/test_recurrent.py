@@ -13,7 +13,7 @@ pytest.importorskip("onnxruntime")
 
 import lpot
 import onnx_models
-from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx import OnnxBackend, recurrent
 from lpot.backends.onnx.recurrent import lstm_weight
 from zoo import onnx_odd
 
@@ -73,6 +73,18 @@ def test_an_lstm_that_is_not_to_be_had_says_why() -> None:
     backend = OnnxBackend()
     (info,) = backend.inspect(backend.load(model)).ops.values()
     assert "not constants" in info.reason
+
+
+def test_a_runtime_without_the_op_leaves_lstm_in_float(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The op is ONNX Runtime's own, and no version promises it."""
+    assert recurrent.has_kernel()
+    monkeypatch.setattr(recurrent, "KIND", "GoneLSTM")
+    recurrent.has_kernel.cache_clear()
+    backend = OnnxBackend()
+    (info,) = backend.inspect(backend.load(lstm("forward", False))).ops.values()
+    assert "has no GoneLSTM" in info.reason and not info.can_be_low
+    monkeypatch.undo()
+    recurrent.has_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("per_channel", [True, False])

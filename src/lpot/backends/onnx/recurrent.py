@@ -5,10 +5,14 @@ ONNX Runtime's own op does that (DynamicQuantizeLSTM); there is none for GRU and
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
-from onnx import ModelProto, NodeProto, helper
+import onnxruntime
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from lpot.backends.onnx.graph import Graph, subgraphs
+from lpot.backends.onnx.run import ORT_ERRORS
 from lpot.core.numerics import quantize_weight
 
 DOMAIN = "com.microsoft"
@@ -26,7 +30,28 @@ def why_not_lstm(graph: Graph, node: NodeProto) -> str:
             return f"weight {name!r} holds NaN or Inf"
         if any(user.op_type != "LSTM" for user in graph.consumers[name]):
             return "its weights are read by other ops, too, and stay as they are"
-    return ""
+    return "" if has_kernel() else f"ONNX Runtime {onnxruntime.__version__} has no {KIND}"
+
+
+@lru_cache
+def has_kernel() -> bool:
+    """The op is the runtime's own, not ONNX's: a version may come without it."""
+    weight, scale = lstm_weight(np.ones((1, 4, 1), np.float32), False, 8)
+    zero = np.zeros(1, np.int8)
+    arrays = {"w": weight, "r": weight, "scale": scale, "zero": zero}
+    inputs = ["x", "w", "r", "", "", "", "", "", "scale", "zero", "scale", "zero"]
+    node = helper.make_node(KIND, inputs, ["y"], domain=DOMAIN, hidden_size=1)
+    values = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y")]
+    held = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph([node], "lstm", values[:1], values[1:], held)
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(DOMAIN, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString())
+        session.run(None, {"x": np.ones((1, 1, 1), np.float32)})
+    except ORT_ERRORS:
+        return False
+    return True
 
 
 def lstm_weight(array: np.ndarray, per_channel: bool, bits: int) -> tuple[np.ndarray, np.ndarray]:

@@ -20,6 +20,7 @@ from lpot.backends.tensorflow.layers import (
 )
 from lpot.backends.tensorflow.nodes import data_inputs, has_control, tensor_name, text_attr
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.saturation import FUSED, why_no_kernel
 from lpot.core.recipe import OpKey
 
 
@@ -72,7 +73,7 @@ def why_not(net: Net, node: NodeDef) -> str:
         return "a grouped convolution has no INT8 kernel"
     if _strange_strides(node):
         return "strides over batch or channels have no INT8 kernel"
-    return ""
+    return why_no_kernel(node.op if node.op in FUSED else "MatMul")
 
 
 def _control_flow(net: Net, node: NodeDef) -> str:

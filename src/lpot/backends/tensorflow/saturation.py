@@ -15,6 +15,7 @@ import numpy as np
 from lpot.backends.tensorflow.nodes import make_const, make_node
 from lpot.backends.tensorflow.run import open_session
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
+from lpot.core.errors import UnsupportedModel
 from lpot.core.overflow import TOLERANCE
 
 logger = logging.getLogger(__name__)
@@ -30,7 +31,7 @@ FUSED = {
 @lru_cache
 def saturates(kind: str = "MatMul") -> bool:
     """Is the worst case of this kind of op wrong by more than rounding?"""
-    return worst_error(kind) > TOLERANCE
+    return not why_no_kernel(kind) and worst_error(kind) > TOLERANCE
 
 
 @lru_cache
@@ -46,6 +47,17 @@ def worst_error(kind: str) -> float:
     worst = float(np.abs(found / (255.0 * 127.0 * summed) - 1.0).max())
     logger.info("%s: the worst case of 8-bit weights is off by %.3f", kind, worst)
     return worst
+
+
+@lru_cache
+def why_no_kernel(kind: str) -> str:
+    """oneDNN's ops are TensorFlow's own, and no version promises them: one without them is told."""
+    try:
+        worst_error(kind)
+    except (UnsupportedModel, tf.errors.OpError) as error:  # not registered, or without a kernel
+        logger.info("%s: %s", FUSED[kind], error)
+        return f"TensorFlow {tf.__version__} has no {FUSED[kind]}, its INT8 kernel"
+    return ""
 
 
 def _worst_case(kind: str, truth: float) -> list[NodeDef]:

@@ -30,7 +30,9 @@ from lpot.jobs.benchmark.feed import Feed
 from lpot.jobs.benchmark.team import Team
 from lpot.jobs.recover import recover
 
-ONNXRUNTIME, OPENVINO = "ONNX Runtime", "OpenVINO"
+ONNXRUNTIME = "ONNX Runtime"
+# The others: name → the package it needs, and what opens an ONNX file with it.
+OTHERS = {"OpenVINO": ("openvino", "lpot.backends.openvino:open_onnx")}
 ALIKE = 20.0  # dB between the outputs of two runtimes; below it they don't run the same model
 
 
@@ -91,13 +93,14 @@ def runtimes(
         if model.framework != home:
             entered.append(replace(saved(model, Path(folder) / "own"), label=model.framework))
         entered.append(Contestant(str(path), label=ONNXRUNTIME, framework=home))
-        missing = importlib.util.find_spec("openvino") is None
-        if not missing:
-            arguments = {"path": str(path)}
-            factory = "lpot.backends.openvino:open_onnx"
-            entered.append(Contestant(factory, "callable", OPENVINO, arguments=arguments))
+        notes = []
+        for name, (package, factory) in OTHERS.items():
+            if importlib.util.find_spec(package) is None:
+                notes.append(f"{name} is not installed: pip install {package}")
+            else:
+                opened = {"path": str(path)}
+                entered.append(Contestant(factory, "callable", name, arguments=opened))
         model.close()
-        notes = ["OpenVINO is not installed: pip install openvino"] if missing else []
         result = benchmark(
             entered,
             feeds=_by_place(feed),
