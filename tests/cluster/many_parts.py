@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ calib = Loader()
 
 def score(model: Any) -> float:
     _mark("low" if scoring.is_low(model) else "fp32")
+    return scoring.score(model)
+
+
+def slow(model: Any) -> float:
+    """Long enough to be interrupted, as long as the file that asks for it is there."""
+    if scoring.is_low(model) and (Path(os.environ["MARKS"]) / "slow").exists():
+        _mark("sleeping")
+        time.sleep(60)
     return scoring.score(model)
 
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +16,10 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 import onnx
+import psutil
 from click.testing import CliRunner, Result
 
+from cluster.cases import wait_for
 from cluster.conftest import Nodes
 from lpot.cli import cli
 from search import scoring
@@ -99,6 +104,36 @@ def test_a_budget_that_is_over_leaves_the_rest_for_the_next_time(here: Path) -> 
     assert open_cells and all(name.startswith("b") for name in open_cells)
     done, found = call(write(here))
     assert done.exit_code == 0 and None not in found["cells"].values()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"),
+    [
+        (signal.SIGTERM, 143),
+        pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+        pytest.param(signal.SIGKILL, -signal.SIGKILL, marks=pytest.mark.slow),
+    ],
+)
+def test_however_it_ends_no_row_is_left_behind(here: Path, number: int, status: int) -> None:
+    """The signal goes to the parent alone, as `docker stop` and `kill` send it."""
+    model = {"model": "net.onnx", "calib": "cluster.many_parts:calib"}
+    models = [{"name": "a", "eval": "cluster.many_parts:slow", **model}]
+    path = write(here, models=models, goals=["10%"])
+    slow = here / "marks" / "slow"
+    slow.touch()
+    call_it = [sys.executable, "-m", "lpot.cli", "tune-all", path]
+    parent = subprocess.Popen(call_it, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    wait_for(lambda: count(here, "sleeping") == 1)
+    (row,) = psutil.Process(parent.pid).children()
+    parent.send_signal(number)
+    if number == signal.SIGINT:  # it waits for the trial in flight; the second one does not
+        time.sleep(1)
+        parent.send_signal(number)
+    assert parent.wait(30) == status
+    row.wait(30)
+    slow.unlink()
+    done, found = call(path)
+    assert done.exit_code == 0 and found["cells"]["a · 10% · this"]["result"]["met"]
 
 
 def test_mistakes_are_told_with_their_lines(here: Path) -> None:

@@ -159,6 +159,63 @@ def pb(root: Path) -> tuple[Path, Opener]:
     return path, lambda: backend.inspect(backend.load(path))
 
 
+def keras(root: Path) -> tuple[Path, Opener]:
+    return _keras(root / "net.keras")
+
+
+def h5(root: Path) -> tuple[Path, Opener]:
+    return _keras(root / "net.h5")
+
+
+def _keras(path: Path) -> tuple[Path, Opener]:
+    import keras
+
+    from lpot.backends.tensorflow import TensorflowBackend
+
+    keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(2)]).save(path)
+    backend = TensorflowBackend()
+    return path, lambda: backend.inspect(backend.load(path))
+
+
+def saved_model(root: Path) -> tuple[Path, Opener]:
+    import numpy as np
+    import tensorflow as tf
+
+    from lpot.backends.tensorflow import TensorflowBackend
+
+    module = tf.Module()
+    module.w = tf.Variable(np.ones((4, 2), np.float32))
+    spec = tf.TensorSpec((None, 4), tf.float32)
+    call = tf.function(lambda x: tf.matmul(x, module.w), input_signature=[spec])
+    tf.saved_model.save(module, str(root / "saved"), signatures=call)
+    backend = TensorflowBackend()
+    return root / "saved" / "saved_model.pb", lambda: backend.inspect(backend.load(root / "saved"))
+
+
+def matrix(root: Path) -> tuple[Path, Opener]:
+    from lpot.config.schema_matrix import load_matrix
+    from lpot.jobs.many.board import Board, Outcome
+    from lpot.jobs.many.plan import rows
+    from lpot.report.matrix import matrix_page, matrix_table
+
+    made = root / "matrix.yaml"
+    made.write_text(
+        f"workspace: {root}/runs\ngoals: [1%, 2%]\nmodels: [{{name: a, model: a.onnx}}]\n"
+    )
+    every = rows(load_matrix(made))
+    board = Board(str(root / "runs"), every)
+    result = _tuned(root).to_json()
+    for cell in board.cells:
+        board.put(cell, Outcome(json.loads(json.dumps(result, default=str)), seconds=1.5))
+
+    def show() -> None:
+        table = Board(str(root / "runs"), every).table()
+        matrix_page(table)
+        matrix_table(table)
+
+    return root / "runs" / "matrix.json", show
+
+
 def _torch(root: Path) -> tuple[Path, Any, Any]:
     import torch
 
@@ -363,6 +420,9 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Path, Opener]], bool]] = {
     "yaml": (yaml, False),
     "onnx": (onnx, False),
     "pb": (pb, False),
+    "saved_model.pb": (saved_model, False),
+    "keras": (keras, False),
+    "h5": (h5, False),
     "safetensors": (safetensors, False),
     "lpot.json": (lpot_json, True),
     "best_configure.yaml": (configure, False),
@@ -372,6 +432,7 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Path, Opener]], bool]] = {
     "report.json": (report, True),
     "result.json": (result, True),
     "history": (history, False),
+    "matrix.json": (matrix, True),
     "observations": (observations, False),
     "recipe": (recipe, True),
     "tfrecord": (tfrecord, False),

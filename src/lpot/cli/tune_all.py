@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -41,6 +43,7 @@ def tune_all(out: Output, matrix: Path) -> int:
     What is done already is not done again: run the same command again to resume.
     """
     from lpot.config.schema_matrix import load_matrix
+    from lpot.jobs.many.run import children
     from lpot.jobs.many.run import tune_all as work
     from lpot.report.matrix import matrix_table
 
@@ -48,7 +51,7 @@ def tune_all(out: Output, matrix: Path) -> int:
     outcomes = [board.outcome(cell) for cell in board.cells]
     out.show(matrix_table(board.table()))
     out.show(f"page: {board.page}")
-    status = _status(outcomes)
+    status = 128 + children.told if children.told else _status(outcomes)
     found = {
         cell.name: None if o is None else vars(o)
         for cell, o in zip(board.cells, outcomes, strict=True)
@@ -70,9 +73,12 @@ def _status(outcomes: list[Outcome | None]) -> int:
 @click.command("tune-row", hidden=True)
 def tune_row() -> int:
     """The child of `tune-all`: one model's cells, a line of JSON for each."""
+    from threading import Thread
+
     from lpot.jobs.many.plan import Row
     from lpot.jobs.many.pool import Pool
 
+    Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     raw = json.loads(sys.stdin.read())
     row, pool = Row.from_json(raw), Pool()
     end = time.monotonic() + raw["seconds"]
@@ -84,6 +90,13 @@ def tune_row() -> int:
         if outcome.interrupted:
             return INTERRUPTED
     return OK
+
+
+def _end_with(parent: int) -> None:
+    """Nobody reads what a row writes once its parent is gone, and a rerun wants its workspace."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _tuned(cell: Cell, seconds: float, pool: Pool) -> Outcome:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.archive import check_archive
 from lpot.core.draft import beside, for_owner, sync_folder
 from lpot.core.errors import HistoryError
 from lpot.core.histogram import TensorStats
@@ -87,6 +88,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
             "can't be rebuilt: run the tuning again, its trials will be recalled"
         )
     try:
+        check_archive(path)
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
             index = json.loads(arrays["index"].tobytes())
             return {int(size): _unpacked(arrays, size, item) for size, item in index.items()}

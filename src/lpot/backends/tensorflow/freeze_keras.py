@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +15,31 @@ from lpot.backends.tensorflow.freeze_function import TRACING, cause, safe, trace
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import first_line
 from lpot.backends.tensorflow.runtime import tf
+from lpot.core.archive import check_archive
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)
+
+# What Keras raises for files that are damaged, or ask for more than there is.
+KERAS_DAMAGE = (
+    ValueError,
+    TypeError,
+    OSError,
+    LookupError,
+    AttributeError,
+    RuntimeError,
+    NotImplementedError,
+    AssertionError,
+    MemoryError,
+    RecursionError,
+    EOFError,
+    ImportError,
+    OverflowError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tf.errors.OpError,
+)
 
 
 def keras_file(path: Path, spec: ModelSpec) -> Frozen:
@@ -24,8 +47,9 @@ def keras_file(path: Path, spec: ModelSpec) -> Frozen:
     import keras
 
     try:
+        check_archive(path)
         model = keras.saving.load_model(path, compile=False, safe_mode=True)
-    except (ValueError, TypeError, OSError, KeyError) as error:
+    except KERAS_DAMAGE as error:
         text = str(error)
         if "safe_mode" in text or "Lambda" in text or "unsafe" in text.lower():
             raise UnsupportedModel(

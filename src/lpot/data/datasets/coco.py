@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.card import is_inside
 from lpot.core.errors import ConfigError, DataError
 from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
 from lpot.data.files import existing_file, existing_folder, read_json
@@ -151,6 +152,11 @@ def _check_image(image: Mapping[str, Any], listing: Path) -> None:
     which = f"{listing}: image {image['id']!r:.40}"
     if not isinstance(image.get("file_name"), str):
         raise DataError(f"{which} has no file_name")
+    if not is_inside(image["file_name"]):
+        raise DataError(
+            f"{which} has the file_name {image['file_name']!r:.80}, which leads out of the folder "
+            "of images"
+        )
     for key in ("height", "width"):
         if not _is_number(image.get(key)) or image[key] <= 0:
             raise DataError(f"{which} has the {key} {image.get(key)!r}, expected pixels")

@@ -3,7 +3,27 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
+
+MOST = 5.0  # seconds between two looks, above which this process must have been stopped
+
+
+class Awake:
+    """A clock that stands still while this process does (SIGSTOP, a debugger, a full machine).
+
+    What waits for another process must not blame it for the time in which nobody was looking.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self._last = time.monotonic()
+
+    def look(self) -> float:
+        now = time.monotonic()
+        self.seconds += min(now - self._last, MOST)
+        self._last = now
+        return self.seconds
 
 
 class TrialEnded(Exception):

@@ -20,7 +20,7 @@ from lpot.core.tune import Attempt, Made, Numbered, guarded
 from lpot.jobs.benchmark.team import threading
 from lpot.jobs.execute.dump import Shipment
 from lpot.jobs.execute.kit import Kit, unpack
-from lpot.jobs.execute.limits import TrialEnded, over_memory, over_time, resident
+from lpot.jobs.execute.limits import Awake, TrialEnded, over_memory, over_time, resident
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +49,7 @@ class Processes:
         self._memory = memory
         self._timeout = timeout
         self._begin = begin  # told of every trial that begins
+        self._clock = Awake()
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
 
@@ -74,7 +75,9 @@ class Processes:
             order = next(waiting, None)
             if order is None:
                 return
-            worker = self._idle.pop() if self._idle else _Worker(self._kit, self._count)
+            worker = (
+                self._idle.pop() if self._idle else _Worker(self._kit, self._count, self._clock)
+            )
             self._begin(*order)
             worker.begin(*order)
             self._busy.append(worker)
@@ -84,6 +87,7 @@ class Processes:
         # A process may be dead and its pipe still open, in the hands of a child that it forked: the
         # look at the process itself comes with the next turn.
         wait([worker.connection for worker in self._busy], POLL)
+        self._clock.look()
         for worker in list(self._busy):
             trial = worker.result(self._memory, self._timeout)
             if trial is not None:
@@ -96,7 +100,8 @@ class Processes:
 class _Worker:
     """One process, and the trial it is at."""
 
-    def __init__(self, kit: Shipment, workers: int) -> None:
+    def __init__(self, kit: Shipment, workers: int, clock: Awake) -> None:
+        self._clock = clock
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         # No daemon: those may have no children, and a loader with workers has some.
@@ -108,12 +113,12 @@ class _Worker:
         self._ready = False  # the model is loaded
         self._number = 0
         self._recipe = Recipe({})
-        self._began = time.monotonic()
+        self._began = self._clock.look()
         with contextlib.suppress(OSError):  # it died at once: `result` tells
             _send(self.connection, kit)
 
     def begin(self, number: int, recipe: Recipe) -> None:
-        self._number, self._recipe, self._began = number, recipe, time.monotonic()
+        self._number, self._recipe, self._began = number, recipe, self._clock.look()
         with contextlib.suppress(OSError):  # it died while idle: `result` tells
             self.connection.send((number, recipe))
 
@@ -122,7 +127,7 @@ class _Worker:
         if not self._ready:
             self._load()
             return None
-        spent = time.monotonic() - self._began
+        spent = self._clock.seconds - self._began
         if self.connection.poll():
             try:
                 trial = self.connection.recv()
@@ -152,7 +157,7 @@ class _Worker:
 
     def _load(self) -> None:
         """Look whether the model is loaded; a process that can't is no fault of a recipe."""
-        spent = time.monotonic() - self._began
+        spent = self._clock.seconds - self._began
         if not self.connection.poll():
             if not self._process.is_alive() and not self.connection.poll():
                 raise self._unstarted()
@@ -165,7 +170,7 @@ class _Worker:
             raise self._unstarted() from error
         if answer != _READY:
             raise self._unusable(str(answer))
-        self._ready, self._began = True, time.monotonic()
+        self._ready, self._began = True, self._clock.seconds
 
     def _unstarted(self) -> LpotError:
         cause = self._cause()

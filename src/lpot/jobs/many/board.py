@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lpot.core.checked import checked, damaged_fields
 from lpot.core.draft import write_text
 from lpot.core.errors import WorkspaceError
+from lpot.core.regular import read_regular
 from lpot.jobs.many.plan import Cell, Row
 from lpot.jobs.storage.store import Absent, ObjectStore
 from lpot.jobs.storage.workspace import as_path, is_url
 from lpot.report.matrix import CellRow, matrix_page
+
+logger = logging.getLogger(__name__)
 
 STATE, PAGE = "matrix.json", "matrix.html"
 
@@ -35,6 +40,29 @@ class Outcome:
         return self.result.get("met") is True or not cut_short
 
 
+@dataclass(frozen=True)
+class _Score:
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class _Sizes:
+    fp32: int
+    best: int
+
+
+@dataclass(frozen=True)
+class _Result:
+    """What the table and the page read of a result."""
+
+    baseline: _Score | None = None
+    accuracy: float | None = None
+    met: bool | None = None
+    speed: float | None = None
+    bytes: _Sizes | None = None
+    stopped: str = ""
+
+
 class Board:
     """All cells and their outcomes. Written after each."""
 
@@ -45,11 +73,9 @@ class Board:
         self._found: dict[str, Outcome] = {}
         known = self._read()
         for cell in self.cells:
-            raw = known.get(cell.name, {})
-            if raw.get("key") == cell.key:
-                outcome = Outcome(**{k: v for k, v in raw.items() if k != "key"})
-                if outcome.is_final:
-                    self._found[cell.name] = outcome
+            outcome = _known(known.get(cell.name), cell)
+            if outcome is not None and outcome.is_final:
+                self._found[cell.name] = outcome
 
     def outcome(self, cell: Cell) -> Outcome | None:
         return self._found.get(cell.name)
@@ -99,11 +125,29 @@ class Board:
             if self._store is not None:
                 raw = self._store.read(STATE)
             else:
-                raw = (as_path(self._workspace) / STATE).read_bytes()
+                raw = read_regular(as_path(self._workspace) / STATE)
             found = json.loads(raw)
-        except (Absent, OSError, ValueError):
+        except (Absent, FileNotFoundError):
+            return {}
+        except (OSError, ValueError, RecursionError) as error:
+            logger.warning(
+                "%s/%s can't be read (%s): what is done is found again in the workspaces",
+                self._workspace,
+                STATE,
+                error,
+            )
             return {}
         return found if isinstance(found, dict) else {}
+
+
+def _known(raw: Any, cell: Cell) -> Outcome | None:
+    """What a file tells of a cell; None where it is of another one, or damaged."""
+    if not isinstance(raw, dict) or raw.get("key") != cell.key:
+        return None
+    told = {name: value for name, value in raw.items() if name != "key"}
+    if damaged_fields(Outcome, told) or damaged_fields(_Result, told.get("result") or {}):
+        return None
+    return checked(Outcome, told, STATE, "it is made again")
 
 
 def _row(cell: Cell, outcome: Outcome | None) -> CellRow:

@@ -10,6 +10,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -17,10 +18,13 @@ from threading import Lock
 from typing import Any
 
 from lpot.config.schema_matrix import Matrix
+from lpot.core.interrupt import TERMINATIONS
 from lpot.jobs.execute.ray_cluster import Cluster, Demand
 from lpot.jobs.many.board import Board, Outcome
 from lpot.jobs.many.plan import Cell, Row, rows, share
 
+# How a process ends that was asked to: by itself, or because it had not begun to listen.
+INTERRUPTED = {sign for n in (signal.SIGINT, *TERMINATIONS) for sign in (128 + n, -n)}
 CALL = (sys.executable, "-m", "lpot.cli", "tune-row")
 Report = Callable[[Cell, Outcome], None]
 Work = Callable[[Row, float, Report], None]
@@ -63,14 +67,63 @@ def tune_all(matrix: Matrix, told: Callable[[str], None]) -> Board:
     return board
 
 
+class Children:
+    """The processes of rows here, and what they are told when this one is told to end.
+
+    They have groups of their own: a terminal's Ctrl-C reaches them once, through us, and not twice.
+    """
+
+    def __init__(self) -> None:
+        self.told = 0  # the signal that came last
+        self._running: set[subprocess.Popen[str]] = set()
+
+    @contextlib.contextmanager
+    def heeding(self) -> Iterator[None]:
+        """In this block signals are passed on: each child leaves as `lpot tune` does."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        self.told = 0
+        before = {n: signal.getsignal(n) for n in (signal.SIGINT, *TERMINATIONS)}
+        heeded = {n: old for n, old in before.items() if old not in (None, signal.SIG_IGN)}
+        for number in heeded:
+            signal.signal(number, self._pass_on)
+        try:
+            yield
+        finally:
+            for number, old in heeded.items():
+                signal.signal(number, old)
+
+    @contextlib.contextmanager
+    def running(self, process: subprocess.Popen[str]) -> Iterator[subprocess.Popen[str]]:
+        self._running.add(process)
+        if self.told:  # it came while the process was being started
+            process.send_signal(self.told)
+        try:
+            with process:
+                yield process
+        finally:
+            self._running.discard(process)
+
+    def _pass_on(self, number: int, frame: Any) -> None:
+        self.told = number
+        for process in list(self._running):
+            process.send_signal(number)
+
+
+children = Children()
+
+
 def _side_by_side(waiting: list[Row], matrix: Matrix, work: Work, report: Report) -> None:
     """The next row begins when one ends; it gets its share of the time that is left then."""
     budget = Budget(matrix.timeout)
     running: set[Future[None]] = set()
     with ThreadPoolExecutor(matrix.workers) as threads:
         try:
-            while (waiting and not budget.is_over) or running:
+            while (waiting and not budget.is_over and not children.told) or running:
                 while waiting and len(running) < matrix.workers and not budget.is_over:
+                    if children.told:
+                        break
                     seconds = share(budget.left, waiting[0], waiting, matrix.workers)
                     row = waiting.pop(0)
                     running.add(threads.submit(work, row, seconds, report))
@@ -97,7 +150,8 @@ def _words(outcome: Outcome) -> str:
 @contextlib.contextmanager
 def _place(matrix: Matrix) -> Iterator[Work]:
     if matrix.executor == "process":
-        yield work_here
+        with children.heeding():
+            yield work_here
         return
     cluster = Cluster(matrix.address)
     cluster.join()
@@ -113,7 +167,7 @@ def work_here(row: Row, seconds: float, report: Report) -> None:
     while row.cells:
         left = max(1.0, deadline - time.monotonic()) if seconds else 0.0
         made = 0
-        with _start(row, left) as process:
+        with children.running(_start(row, left)) as process:
             for line in process.stdout or ():
                 outcome = read_outcome(line)
                 if outcome is not None:
@@ -123,7 +177,8 @@ def work_here(row: Row, seconds: float, report: Report) -> None:
 
 
 def _start(row: Row, seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen(CALL, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(CALL, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
     assert process.stdin is not None
     with contextlib.suppress(BrokenPipeError):  # it died at once: its status tells
         process.stdin.write(json.dumps({**row.to_json(), "seconds": seconds}))
@@ -136,8 +191,7 @@ def _rest(row: Row, made: int, status: int, report: Report) -> Row:
     if made == len(row.cells):
         return Row(row.model, row.priority, ())
     cause = signal.Signals(-status).name if status < 0 else f"status {status}"
-    interrupted = status in (130, -signal.SIGINT, -signal.SIGTERM)
-    if interrupted:
+    if status in INTERRUPTED:
         report(row.cells[made], Outcome(interrupted=True))
         return Row(row.model, row.priority, ())
     report(row.cells[made], Outcome(error=f"its process ended with {cause}"))
