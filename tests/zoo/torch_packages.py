@@ -69,13 +69,43 @@ TIMM: Mapping[str, int] = {
     "eva02_tiny_patch14_224": 224,
     "poolformerv2_s12": 64,
     "mambaout_femto": 64,
-    "convmixer_768_32": 32,
+    "convmixer_768_32": 28,
+    "convnextv2_atto": 64,
+    "swinv2_cr_tiny_ns_224": 224,
+    "maxvit_rmlp_pico_rw_256": 256,
+    "coatnet_nano_rw_224": 224,
+    "efficientformer_l1": 224,
+    "efficientformerv2_s0": 224,
+    "crossvit_tiny_240": 240,
+    "twins_svt_small": 64,
+    "davit_tiny": 64,
+    "nest_tiny_jx": 224,
+    "cait_xxs24_224": 224,
+    "convit_tiny": 224,
+    "visformer_tiny": 224,
+    "sequencer2d_s": 224,
+    "hrnet_w18_small": 64,
+    "res2net50_14w_8s": 64,
+    "inception_v4": 96,
+    "xception41": 96,
+    "darknet53": 64,
+    "botnet26t_256": 256,
+    "halonet26t": 256,
+    "lambda_resnet26t": 256,
+    "gcresnet33ts": 64,
+    "hiera_tiny_224": 224,
+    "starnet_s1": 64,
+    "swiftformer_xs": 64,
+    "inception_next_tiny": 64,
+    "efficientvit_m0": 224,
+    "vit_medium_patch16_reg4_gap_256": 256,
 }
 # Made smaller where the real one is large.
 _SMALLER: Mapping[str, Mapping[str, Any]] = {
     "beit_base_patch16_224": {"embed_dim": 64, "depth": 2, "num_heads": 4},
     "swin_tiny_patch4_window7_224": {"embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4)},
-    "convmixer_768_32": {"dim": 64, "depth": 3},
+    "swinv2_cr_tiny_ns_224": {"embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4)},
+    "vit_medium_patch16_reg4_gap_256": {"embed_dim": 64, "depth": 2, "num_heads": 4},
     "cspresnet50": {},
 }
 TORCHVISION: Mapping[str, int] = {
@@ -96,6 +126,14 @@ TORCHVISION: Mapping[str, int] = {
     "segmentation.lraspp_mobilenet_v3_large": 64,
     "segmentation.fcn_resnet50": 64,
     "video.r3d_18": 32,
+    "vgg11_bn": 64,
+    "inception_v3": 96,
+    "maxvit_t": 224,
+    "segmentation.deeplabv3_mobilenet_v3_large": 64,
+    "video.s3d": 64,
+    "video.mc3_18": 32,
+    "detection.retinanet_resnet50_fpn": 64,
+    "detection.fcos_resnet50_fpn": 64,
     "detection.fasterrcnn_mobilenet_v3_large_320_fpn": 64,
     "detection.ssdlite320_mobilenet_v3_large": 64,
 }
@@ -147,7 +185,7 @@ def make_timm(name: str) -> nn.Module:
     made: nn.Module = timm().create_model(
         name, pretrained=False, num_classes=10, **_SMALLER.get(name, {})
     )
-    return alive(made)
+    return made
 
 
 def make_torchvision(name: str) -> nn.Module:
@@ -159,14 +197,5 @@ def make_torchvision(name: str) -> nn.Module:
         extra["image_size"] = 64
     if name.startswith("video"):
         del extra["weights_backbone"]
-    return alive(package.models.get_model(name.rpartition(".")[2], **extra))
-
-
-def alive(module: nn.Module) -> nn.Module:
-    """Batch norms and scales as training leaves them: fresh ones have no effect at all."""
-    torch.manual_seed(0)
-    for part in module.modules():
-        if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.running_mean is not None:
-            part.running_mean.normal_(0, 0.1)
-            part.running_var.uniform_(0.5, 1.5)
-    return module.eval()
+    made: nn.Module = package.models.get_model(name.rpartition(".")[2], **extra)
+    return made

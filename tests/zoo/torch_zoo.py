@@ -23,15 +23,21 @@ import numpy as np
 import torch
 from torch import nn
 
-from zoo import torch_own, torch_packages, torch_transformers
+from zoo import torch_families, torch_odd, torch_own, torch_packages, torch_transformers
+from zoo.torch_rounding import rounding_noise
+from zoo.torch_settled import settled
+from zoo.torch_transformers_more import MORE
 
 BATCHES = 3
+DRAWS = 3  # of rounding noise
+HERE = {"own": torch_own.NETS, "odd": torch_odd.NETS, "family": torch_families.NETS}
+TRANSFORMERS = {**torch_transformers.ENTRIES, **MORE}
 
 
 def names() -> list[str]:
     """What can be tried here."""
-    found = [f"own/{name}" for name in torch_own.NETS]
-    found += [f"transformers/{name}" for name in torch_transformers.ENTRIES]
+    found = [f"{home}/{name}" for home, nets in HERE.items() for name in nets]
+    found += [f"transformers/{name}" for name in TRANSFORMERS]
     if torch_packages.torchvision() is not None:
         found += [f"torchvision/{name}" for name in torch_packages.TORCHVISION]
     if torch_packages.timm() is not None:
@@ -43,37 +49,28 @@ def make(name: str) -> tuple[nn.Module, Callable[[], Any]]:
     """A module, always the same, and what draws one of its batches."""
     torch.manual_seed(0)
     home, _, rest = name.partition("/")
-    if home == "own":
-        maker, data = torch_own.NETS[rest]
-        return torch_packages.alive(maker()), data
+    if home in HERE:
+        maker, data = HERE[home][rest]
+        return settled(maker(), data), data
     if home == "transformers":
-        entry = torch_transformers.ENTRIES[rest]
+        entry = TRANSFORMERS[rest]
         return settled(entry.make(), entry.data), entry.data
-    if home == "timm":
-        side = torch_packages.TIMM[rest]
-        return torch_packages.make_timm(rest), lambda: torch.randn(2, 3, side, side)
-    return torch_packages.make_torchvision(rest), _pictures(rest)
+    draw = _pictures(rest) if home == "torchvision" else _square(torch_packages.TIMM[rest])
+    made = torch_packages.make_timm if home == "timm" else torch_packages.make_torchvision
+    return settled(made(rest), draw), draw
 
 
-def settled(module: nn.Module, draw: Callable[[], Any]) -> nn.Module:
-    """Batch norms that have seen data: a deep net of fresh ones gives nothing but zeros."""
-    norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    for norm in norms:
-        norm.momentum = None  # all batches count alike
-    module.train(bool(norms))
-    with torch.no_grad():
-        for _ in range(2 if norms else 0):
-            module(**draw())
-    return module.eval()
+def _square(side: int) -> Callable[[], Any]:
+    return lambda: torch.randn(2, 3, side, side)
 
 
 def _pictures(name: str) -> Callable[[], Any]:
     side = torch_packages.TORCHVISION[name]
     if name.startswith("video"):
-        return lambda: torch.randn(1, 3, 4, side, side)
+        return lambda: torch.randn(1, 3, 16 if "s3d" in name else 4, side, side)
     if name.startswith("detection"):
         return lambda: [torch.rand(3, side, side), torch.rand(3, side, side)]
-    return lambda: torch.randn(2, 3, side, side)
+    return _square(side)
 
 
 def tune(name: str, folder: Path) -> dict[str, Any]:
@@ -103,6 +100,7 @@ def tune(name: str, folder: Path) -> dict[str, Any]:
         "int8": sum(precision == "int8" for precision in found),
         "total": len(found),
         "sqnr": _sqnr(sqnr, exact, outputs),
+        "rounding": _rounding(module, inputs, exact),
         "copies": all(map(_same, outputs, twin)),
         "seconds": round(time.perf_counter() - began, 2),
         "saved": str(result.path),
@@ -121,9 +119,11 @@ def reload(name: str, folder: Path) -> dict[str, Any]:
     return {"same": all(map(_same, (item.numpy() for item in expected), found))}
 
 
-def _seeded(run: Callable[..., list[np.ndarray]], native: nn.Module, inputs: Any) -> Any:
+def _seeded(
+    run: Callable[..., list[np.ndarray]], native: nn.Module, inputs: Any, draw: int = 0
+) -> Any:
     """Some architectures draw random numbers when they run."""
-    torch.manual_seed(2)
+    torch.manual_seed(2 + draw)
     return run(native, inputs)
 
 
@@ -136,6 +136,20 @@ def _sqnr(sqnr: Callable[..., float], exact: list[Any], low: list[Any]) -> float
     if not exact or exact[0].shape != low[0].shape or not np.abs(exact[0]).max(initial=0):
         return None
     return round(float(sqnr(exact[0], low[0])), 1)
+
+
+def _rounding(module: nn.Module, inputs: Any, exact: list[Any]) -> float | None:
+    """What 8 bits allow, in dB; None where noise can't be put into the net."""
+    from lpot.backends.torch.run import run
+    from lpot.core.numerics import sqnr
+
+    try:
+        with rounding_noise(module) as noisy:
+            draws = [_sqnr(sqnr, exact, _seeded(run, noisy, inputs, d)) for d in range(DRAWS)]
+    except (RuntimeError, TypeError, AttributeError):
+        return None
+    known = sorted(draw for draw in draws if draw is not None)
+    return known[len(known) // 2] if known else None
 
 
 def _is_clear(text: str) -> bool:

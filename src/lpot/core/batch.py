@@ -75,8 +75,18 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value.asnumpy())
     if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
         value = value.detach().cpu()
+        if str(value.layout) != "torch.strided":
+            value = value.to_dense()
         return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
     return np.asarray(value)
+
+
+def size_in_bytes(value: Any) -> int:
+    """Of an array or tensor, 0 of anything else; torch's sparse tensors don't tell nbytes."""
+    layout = getattr(value, "layout", None)
+    if layout is not None and str(layout) != "torch.strided":
+        return int(value.numel() * value.element_size())
+    return int(getattr(value, "nbytes", 0) or 0)
 
 
 def split(raw: Any, names: Sequence[str] | None) -> Batch:

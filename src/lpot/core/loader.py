@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import size_in_bytes
 from lpot.core.errors import CalibrationError
 
 # A loader that keeps its own place is read ahead this far to bring it back to its beginning.
@@ -188,7 +189,7 @@ def _measure(batch: Any) -> tuple[int, int]:
         batch = list(batch.values())
     items = batch if isinstance(batch, list | tuple) else [batch]
     shapes = [tuple(item.shape) for item in items if getattr(item, "shape", None) is not None]
-    space = sum(int(getattr(item, "nbytes", 0) or 0) for item in items)
+    space = sum(map(size_in_bytes, items))
     # An empty batch counts, too: endless ones come to an end.
     return max(1, *(int(shape[0]) for shape in shapes if shape), 1), space
 

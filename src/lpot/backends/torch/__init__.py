@@ -20,6 +20,7 @@ from lpot.backends.torch.convert import without_fake_quant
 from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
+from lpot.backends.torch.kernels.codes import has_codes
 from lpot.backends.torch.load import load_module, unwrapped
 from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
@@ -49,7 +50,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     best_name = "checkpoint"  # the folder's name in a workspace, as the original has it
 
     def __init__(self) -> None:
-        abilities.quiet()
+        has_codes()  # torch warns once that they will go
         self._ranges: WeakKeyDictionary[Observations, Observed] = WeakKeyDictionary()
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TorchModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import logging
-import warnings
 
 import torch
 
@@ -52,7 +51,6 @@ def saturates() -> bool:
 
 def worst_error() -> float:
     """Run the worst case through the real kernels: how far is it off, relative to the truth?"""
-    quiet()
     largest = 0.0
     for family in ("linear", "conv"):
         for name in candidates(family)[:2]:
@@ -60,14 +58,6 @@ def worst_error() -> float:
             logger.info("%s %s: worst case of 8 bits is off by %.3f", name, family, worst)
             largest = max(largest, worst)
     return largest
-
-
-@functools.cache
-def quiet() -> None:
-    """torch warns once per process that quantized tensors will go: users can't help that."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
 
 
 def _worst_case(kernel: str, family: str) -> float:
@@ -106,6 +96,8 @@ def choices(spec: OpSpec, approach: Approach, target: Target) -> tuple[OpConfig,
     """Every config of an op, the most wanted first and FP32 last; or FP32 alone."""
     bits = activation_bits(target)
     granularities = ("per_channel", "per_tensor") if spec.per_channel else ("per_tensor",)
+    if spec.family == "recurrent" and not candidates("recurrent"):
+        return (FP32,)
     low: list[OpConfig] = []
     if spec.family == "embedding":
         low = [OpConfig(FP32_TENSOR, _weight(name), "dynamic") for name in granularities]

@@ -6,7 +6,7 @@ import copy
 import functools
 import types
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,13 +18,15 @@ _SCAN_DEPTH = 6
 _PLAIN = (str, bytes, int, float, complex, bool, type(None), type, types.FunctionType, torch.Tensor)
 _OWN = (dict, list, set, OrderedDict)
 _CONTAINERS = ("_modules", "_parameters", "_buffers")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 
 
 class Cloner:
     """Clones one module tree again and again; what is particular about it is found once.
 
     A module may keep other modules of the tree outside `_modules` (a list, a bound method, an
-    object of its own). Those attributes are found by a bounded scan and follow into the copy.
+    object of its own). Those attributes are found by a bounded scan and follow into the copy. So do
+    hooks that know a module of the tree (`lambda m, x, y: self.features.append(y)`).
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -39,6 +41,7 @@ class Cloner:
                 ]
             )
         }
+        self._hooked = [m for m in root.modules() if any(getattr(m, name) for name in _HOOKS)]
 
     def __call__(self, substitutes: Mapping[int, nn.Module] | None = None) -> nn.Module:
         """A copy, in which the modules with these ids are replaced wherever they occur."""
@@ -46,6 +49,8 @@ class Cloner:
         twin = self._copy(self._root, made)
         if self._linked:
             self._relink(made)
+        if self._hooked:
+            rebind_hooks(self._hooked, made)
         return twin
 
     def _copy(self, module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
@@ -84,6 +89,37 @@ class Cloner:
             fields = twin.__dict__
             for name in names:
                 fields[name] = copy.deepcopy(fields[name], memo)
+
+
+def rebind_hooks(modules: Iterable[nn.Module], made: Mapping[int, nn.Module]) -> None:
+    """Hooks of the copies (`made`, by the original's id) know the copies, no more the originals."""
+    for module in modules:
+        twin = made.get(id(module))
+        if twin is None or type(twin) is not type(module):
+            continue  # replaced, or inside of a replaced one
+        for name in _HOOKS:
+            hooks = getattr(twin, name)
+            for key, hook in hooks.items():
+                hooks[key] = _rebound(hook, made)
+
+
+def _known(hook: Any) -> list[Any]:
+    """What a function took along from where it was written."""
+    cells = hook.__closure__ if isinstance(hook, types.FunctionType) else None
+    return [cell.cell_contents for cell in cells or ()]
+
+
+def _rebound(hook: Any, made: Mapping[int, nn.Module]) -> Any:
+    """The same hook for the copy: it knows the copy's modules instead of the original's."""
+    known = _known(hook)
+    if not any(id(value) in made for value in known):
+        return hook
+    cells = tuple(types.CellType(made.get(id(value), value)) for value in known)
+    twin = types.FunctionType(
+        hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, cells
+    )
+    twin.__kwdefaults__ = hook.__kwdefaults__
+    return twin
 
 
 def _own(buffer: torch.Tensor | None) -> torch.Tensor | None:

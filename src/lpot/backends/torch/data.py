@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from lpot.backends.torch.kernels.codes import decode
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError
 
@@ -94,7 +95,7 @@ def required_names(module: nn.Module) -> tuple[str, ...] | None:
 def tensors(output: Any) -> Iterator[torch.Tensor]:
     """Every tensor of an output, in order, whatever it is wrapped in."""
     if isinstance(output, torch.Tensor):
-        yield output.dequantize() if output.is_quantized else output
+        yield decode(output)
     elif isinstance(output, Mapping):
         for value in output.values():
             yield from tensors(value)
@@ -117,7 +118,7 @@ def sketch(inputs: Inputs | None) -> Example | None:
         return None
     pairs = inputs.items() if isinstance(inputs, Mapping) else ((None, value) for value in inputs)
     given = [(name, to_tensor(value)) for name, value in pairs]
-    if not all(isinstance(value, torch.Tensor) for _, value in given):
+    if not all(isinstance(x, torch.Tensor) and x.layout == torch.strided for _, x in given):
         return None
     return [[n, str(v.dtype).removeprefix("torch."), list(v.shape)] for n, v in given]
 

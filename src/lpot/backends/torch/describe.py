@@ -12,6 +12,7 @@ from torch import fx, nn
 from lpot.backends.torch.build import build
 from lpot.backends.torch.dtypes import FLOAT32, copied, dtype_of, private
 from lpot.backends.torch.kernels import Affine
+from lpot.backends.torch.kernels.codes import has_codes
 from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.model import TorchModel, state
@@ -252,6 +253,8 @@ class Stored:
 class _StoredInside:
     def __init__(self, part: Mapping[str, Any]) -> None:
         self._part = part
+        # A model that was made where torch has no codes says nothing of them.
+        self.coded = has_codes() and bool(part["values"])
 
     def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
         scale, zero_point = self._part["values"][node.name]

@@ -12,6 +12,8 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.utils import _pytree as pytree
 
+from lpot.backends.torch.clone import rebind_hooks
+
 # The function of the same name hides the module.
 _WeightNorm: Any = importlib.import_module("torch.nn.utils.weight_norm").WeightNorm
 
@@ -23,14 +25,17 @@ _MARK = "_lpot_dtype"  # on the root of a model whose user computes in another d
 
 def copied(module: nn.Module) -> nn.Module:
     """A deep copy. Tensors that were computed (old-style weight_norm keeps one before the first
-    run) are copied as plain ones, which deepcopy refuses to do."""
-    computed = {
+    run) are copied as plain ones, which deepcopy refuses to do; hooks follow into the copy."""
+    memo: dict[int, Any] = {
         id(value): value.detach().clone()
         for part in module.modules()
         for value in part.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
-    return copy.deepcopy(module, computed)
+    twin = copy.deepcopy(module, memo)
+    parts = list(module.modules())
+    rebind_hooks(parts, {id(part): memo[id(part)] for part in parts if id(part) in memo})
+    return twin
 
 
 def private(module: nn.Module, dtype: str | None = None) -> nn.Module:

@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.data import arguments, drawn, to_tensor
+from lpot.backends.torch.kernels.decomposed import decomposed_ops
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.spelled import Side, Speller, spell
@@ -55,8 +56,7 @@ class Pt2Speller:
     """The ops that torch.compile's x86 backend recognises and runs in int8."""
 
     def __init__(self) -> None:
-        importlib.import_module("torch.ao.quantization.fx._decomposed")  # registers them
-        self._ops = torch.ops.quantized_decomposed
+        self._ops = decomposed_ops()
 
     def round(self, x: torch.Tensor, side: Side) -> torch.Tensor:
         span = (side.affine.scale, side.affine.zero_point, 0, 255, torch.uint8)

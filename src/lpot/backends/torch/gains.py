@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.build import build
+from lpot.backends.torch.kernels.codes import encode, has_codes
 from lpot.backends.torch.modules import LowConv, LowModule
 from lpot.backends.torch.ranges import Observed
 from lpot.backends.torch.workshop import Workshop
@@ -46,11 +47,12 @@ def _saved(original: nn.Module, low: LowModule, shape: tuple[int, ...], inside: 
     x = torch.rand(shape)
     run: Callable[[torch.Tensor], Any] = low
     given = x
-    if inside and isinstance(low, LowConv) and low.settings.inlet and low.settings.outlet:
+    between = inside and has_codes() and isinstance(low, LowConv)
+    if between and low.settings.inlet and low.settings.outlet:
         # Between int8 neighbours values come and go as uint8.
         inlet = low.settings.inlet
         run = low.runner(low.settings.outlet)
-        given = torch.quantize_per_tensor(x, inlet.scale, inlet.zero_point, torch.quint8)
+        given = encode(x, inlet)
     slow = quick = float("inf")
     with torch.no_grad():
         for _ in range(ROUNDS):

@@ -14,6 +14,7 @@ from torch import fx, nn
 
 from lpot.backends.torch.abilities import activation_bits
 from lpot.backends.torch.describe import FORMAT, Described
+from lpot.backends.torch.kernels.codes import is_coded, weight_parts
 from lpot.backends.torch.kinds import Layer, is_fused
 from lpot.backends.torch.passes.capture_graph import TRACE_ERRORS
 from lpot.backends.torch.workshop import Workshop
@@ -54,7 +55,7 @@ def translate(
     floats = {
         name: value
         for name, value in state.items()
-        if isinstance(value, torch.Tensor) and not value.is_quantized and not _is_mark(name, state)
+        if isinstance(value, torch.Tensor) and not is_coded(value) and not _is_mark(name, state)
     }
     facts = {
         "format": FORMAT,
@@ -89,7 +90,7 @@ def _packed(state: Mapping[str, Any], where: str) -> Iterator[tuple[str, tuple[A
             if not (isinstance(value, tuple) and len(value) == 2):
                 raise UnsupportedModel(f"{where}: {key!r} is no pair of weight and bias")
             yield key.removesuffix(_PACKED), value
-        elif isinstance(value, torch.Tensor) and value.is_quantized:
+        elif isinstance(value, torch.Tensor) and is_coded(value):
             if not key.endswith(".weight"):
                 raise UnsupportedModel(f"{where}: {key!r} is an int8 tensor that no op here takes")
             name = key.removesuffix(".weight")
@@ -194,19 +195,16 @@ def _op_config(weight: torch.Tensor, dynamic: bool) -> OpConfig:
 def _weights(
     name: str, weight: torch.Tensor, bias: torch.Tensor | None, where: str
 ) -> dict[str, torch.Tensor]:
-    if not weight.is_quantized or weight.dtype != torch.qint8:
+    parts = weight_parts(weight)
+    if parts is None:
         raise UnsupportedModel(f"{where}: the weight of {name!r} is {weight.dtype}, not qint8")
-    per_tensor = weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric)
-    scale = torch.tensor([weight.q_scale()]) if per_tensor else weight.q_per_channel_scales()
-    zeros = (
-        torch.tensor(weight.q_zero_point()) if per_tensor else weight.q_per_channel_zero_points()
-    )
+    values, scale, zeros = parts
     if bool((zeros != 0).any()):
         raise UnsupportedModel(
             f"{where}: the weight of {name!r} is asymmetric, which the kernels here don't take: "
             "tune the FP32 model again"
         )
-    found = {f"{name}.weight_int8": weight.int_repr(), f"{name}.weight_scale": scale.float()}
+    found = {f"{name}.weight_int8": values, f"{name}.weight_scale": scale.float()}
     if bias is not None:
         found[f"{name}.bias"] = bias.detach()
     return found

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.dtypes import copied, private
+from lpot.backends.torch.kernels.codes import is_coded
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.checked import read_json
@@ -101,7 +102,7 @@ def _check_plain(module: nn.Module) -> None:
                 f"{type(part).__name__}): give the FP32 model that it was made from"
             )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
-        if tensor.is_quantized or type(tensor).__module__.startswith("torchao."):
+        if is_coded(tensor) or type(tensor).__module__.startswith("torchao."):
             raise UnsupportedModel(
                 f"the model is quantized already: {name!r} is no plain tensor; give the FP32 model"
             )

@@ -9,6 +9,7 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.kernels import Affine
+from lpot.backends.torch.kernels.codes import add, decode, join
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.modules import LowConv
 from lpot.backends.torch.passes.capture_graph import Capture
@@ -16,11 +17,14 @@ from lpot.backends.torch.passes.find_chains import Chain
 from lpot.backends.torch.passes.keep_int8 import Plan, is_add, is_cat, is_pool, plan
 from lpot.backends.torch.program import Action, Function, Program, assemble, float_action
 
-_ops = torch.ops.quantized
-
 
 class Scales(Protocol):
     """Where a part's scales come from: statistics, or the card of a saved model."""
+
+    @property
+    def coded(self) -> bool:
+        """Do values go from op to op as uint8?"""
+        ...
 
     def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
         """How the value of a node (an op's outlet, or a sum) is scaled for the op that reads it."""
@@ -44,7 +48,7 @@ class Lowering:
         self.captured = captured
         self.modules = modules
         self.scales = scales
-        self.plan: Plan = plan(captured, chains, modules)
+        self.plan: Plan = plan(captured, chains, modules, scales.coded)
         self.order = {node: number for number, node in enumerate(captured.graph.nodes)}
         self.actions: dict[fx.Node, Action | fx.Node | None] = {}
 
@@ -99,8 +103,7 @@ class Lowering:
         if fused is not None:
             self.actions[node] = fused
             return
-        op = _ops.add_relu if relu else _ops.add
-        self.actions[node] = Action(_Binary(op, outlet), node.args, {})
+        self.actions[node] = Action(_Sum(outlet, relu), node.args, {})
 
     def _fused_add(self, node: fx.Node, outlet: Affine, relu: bool) -> Action | None:
         """conv + sum as one call, where the kernel has it and may overwrite the other summand."""
@@ -156,9 +159,9 @@ def _can_sum(module: Any) -> bool:
 
 
 def floats(value: Any) -> Any:
-    """Every quantized tensor inside becomes float."""
+    """All codes inside become floats."""
     if isinstance(value, torch.Tensor):
-        return value.dequantize() if value.is_quantized else value
+        return decode(value)
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(map(floats, value))
     if isinstance(value, list):
@@ -169,7 +172,7 @@ def floats(value: Any) -> Any:
 
 
 class Floated:
-    """A float function whose quantized arguments are turned into floats."""
+    """A float function whose coded arguments are turned into floats."""
 
     def __init__(self, run: Function) -> None:
         self.run = run
@@ -193,13 +196,13 @@ class _Clipped:
         return torch.clamp(self.run(x), 0.0, self.bound)
 
 
-class _Binary:
-    def __init__(self, op: Function, outlet: Affine) -> None:
-        self.op = op
+class _Sum:
+    def __init__(self, outlet: Affine, relu: bool) -> None:
         self.outlet = outlet
+        self.relu = relu
 
     def __call__(self, left: torch.Tensor, right: torch.Tensor) -> Any:
-        return self.op(left, right, self.outlet.scale, self.outlet.zero_point)
+        return add(left, right, self.outlet, self.relu)
 
 
 class _Join:
@@ -208,4 +211,4 @@ class _Join:
         self.outlet = outlet
 
     def __call__(self, values: list[torch.Tensor]) -> Any:
-        return _ops.cat(values, self.dim, self.outlet.scale, self.outlet.zero_point)
+        return join(values, self.dim, self.outlet)

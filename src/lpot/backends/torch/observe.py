@@ -14,7 +14,7 @@ from lpot.backends.torch.run import call
 from lpot.backends.torch.watch import Watch, same_outputs
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
-from lpot.core.batch import Batch, Inputs
+from lpot.core.batch import Batch, Inputs, size_in_bytes
 from lpot.core.errors import CalibrationError
 
 PROBE_SAMPLES = 32
@@ -83,4 +83,4 @@ def _copy(value: Any) -> Any:
 
 def nbytes(inputs: Inputs) -> int:
     values = inputs.values() if not isinstance(inputs, tuple) else inputs
-    return sum(int(getattr(value, "nbytes", 0) or 0) for value in values)
+    return sum(map(size_in_bytes, values))

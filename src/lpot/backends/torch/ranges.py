@@ -11,12 +11,13 @@ from lpot.backends.torch.channels import seen_channels
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.choose import choose_dynamic
+from lpot.backends.torch.kernels.codes import has_codes
 from lpot.backends.torch.kinds import Layer
 from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
 from lpot.core.backend import Observations
-from lpot.core.numerics import TensorStats, affine
+from lpot.core.numerics import SCALE_FLOOR, TensorStats, affine
 from lpot.core.recipe import Recipe, TensorConfig
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 NEVER_RAN = "it never ran during calibration: it stays FP32"
 NO_KERNEL = "no INT8 kernel of this torch computes it rightly at its shape: it stays FP32"
+TOO_SMALL = "its input is too small for INT8 (below 1e-16 everywhere): it stays FP32"
 
 
 def inlet_name(op: str) -> str:
@@ -90,6 +92,9 @@ class Observed:
     def why_not(self, op: str) -> str:
         if inlet_name(op) not in self._stats:
             return NEVER_RAN
+        stats = self._stats[inlet_name(op)]
+        if 0 < max(-stats.minimum, stats.maximum) < 255 * SCALE_FLOOR:
+            return TOO_SMALL
         return NO_KERNEL if self._kernels.get(op) == NO_KERNEL_HERE else ""
 
     def inlet(self, op: str, config: TensorConfig) -> Affine:
@@ -137,6 +142,7 @@ class _Inside:
         self._ranges = ranges
         self._captured = captured
         self._configs = {key.name: config.activation for key, config in recipe.ops.items()}
+        self.coded = has_codes()
 
     def value(self, op: str | None, node: fx.Node, reader: str) -> Affine:
         name = outlet_name(op) if op is not None else point_name(self._captured, node)
@@ -151,6 +157,7 @@ class Noted:
 
     def __init__(self, inner: Scales) -> None:
         self._inner = inner
+        self.coded = inner.coded
         self.values: dict[str, Affine] = {}
         self.even: set[str] = set()
 

@@ -49,6 +49,8 @@ def guess(module: nn.Module, inputs: Inputs) -> str:
 
 def to_numpy(value: torch.Tensor) -> np.ndarray:
     value = value.detach()
+    if value.layout != torch.strided:
+        value = value.to_dense()
     if value.dtype in (torch.bfloat16, torch.float16):
         value = value.float()
     array: np.ndarray = value.numpy()

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from lpot.backends.torch.kernels.codes import decode
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.passes.find_chains import Chain, is_bare
@@ -98,7 +99,7 @@ def _watch(root: nn.Module, names: Any, inputs: Inputs) -> Seen:
         def hook(module: nn.Module, args: Any, output: Any) -> None:
             value = output[0] if isinstance(output, tuple) and output else output
             if name not in seen and isinstance(value, torch.Tensor):
-                real = value.dequantize() if value.is_quantized else value
+                real = decode(value)
                 if real.is_floating_point():
                     seen[name] = _glimpse(real.detach())
 

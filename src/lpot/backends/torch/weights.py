@@ -42,15 +42,6 @@ class Weights:
         found = torch.from_numpy(dequantize(self.values.numpy(), params))
         return found if self.smooth is None else found * self.smooth
 
-    def as_qtensor(self) -> torch.Tensor:
-        """torch's own quantized tensor, which the packing ops of torch.ops.quantized want."""
-        if self.axis is None:
-            return torch._make_per_tensor_quantized_tensor(self.values, float(self.scale[0]), 0)
-        zeros = torch.zeros(len(self.scale), dtype=torch.long)
-        return torch._make_per_channel_quantized_tensor(
-            self.values, self.scale.double(), zeros, self.axis
-        )
-
 
 def quantize_tensor(
     op: str,

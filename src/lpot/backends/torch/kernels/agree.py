@@ -10,6 +10,7 @@ from functools import cache
 import torch
 
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
+from lpot.backends.torch.kernels.codes import decode, encode
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.kernels.reference import ReferenceKernel
 from lpot.backends.torch.weights import Weights
@@ -79,15 +80,15 @@ def _steps_off(kernel: str, call: Call) -> list[float]:
     exact = runner(_REFERENCE, call, weights, inlet, None)(x)
     span = float(exact.abs().max())
     outlet = Affine(max(span, 1e-6) / 127, 128)
-    given = _coded(x, inlet) if call.inside else x
+    given = encode(x, inlet) if call.inside else x
     run = runner(KERNELS[kernel], call, weights, inlet, outlet)
     found = [run(given), run(given)]
     if call.geometry is not None and _can_sum(kernel, call):
         # It overwrites the other summand; here that is zero.
-        nothing = _coded(torch.zeros_like(exact), outlet)
+        nothing = encode(torch.zeros_like(exact), outlet)
         fused = FusedSum(weights, call.geometry, inlet, outlet, relu=False)
         found.append(fused(given, nothing))
-    return [float((one.dequantize() - exact).abs().max()) / outlet.scale for one in found]
+    return [float((decode(one) - exact).abs().max()) / outlet.scale for one in found]
 
 
 def draw(call: Call) -> Weights:
@@ -120,7 +121,3 @@ def _can_sum(kernel: str, call: Call) -> bool:
 
 def _random(shape: tuple[int, ...], levels: int) -> torch.Tensor:
     return torch.randint(0, levels, shape, generator=torch.Generator().manual_seed(3))
-
-
-def _coded(x: torch.Tensor, affine: Affine) -> torch.Tensor:
-    return torch.quantize_per_tensor(x, affine.scale, affine.zero_point, torch.quint8)

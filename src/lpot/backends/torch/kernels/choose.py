@@ -17,6 +17,7 @@ from torch import nn
 from lpot.backends.torch.abilities import saturates
 from lpot.backends.torch.kernels import KERNELS, Affine, Run
 from lpot.backends.torch.kernels.agree import Call, agrees, draw, runner
+from lpot.backends.torch.kernels.codes import encode, has_codes
 from lpot.backends.torch.kernels.geometry import geometry_of
 from lpot.backends.torch.kinds import Layer
 
@@ -43,7 +44,7 @@ def choose(site: Layer, shape: tuple[int, ...], inside: bool = False) -> str | N
     axis = None if transposed else 0  # no kernel has a scale per channel of those
     geometry, before = geometry_of(module)
     padded = _padded(shape, before or [])
-    call = Call(tuple(module.weight.shape), padded, geometry, inside, axis=axis)
+    call = Call(tuple(module.weight.shape), padded, geometry, inside and has_codes(), axis=axis)
     return _fastest(("fbgemm",) if transposed else ("onednn_float", "fbgemm"), call)
 
 
@@ -61,8 +62,10 @@ def choose_dynamic(site: Layer, shape: tuple[int, ...] | None = None) -> str | N
 
 
 def _here(names: tuple[str, ...]) -> list[str]:
-    """Those of the executors that this torch has; the reference has every one."""
-    return [name for name in names if KERNELS[name].available()] or ["reference"]
+    """Those of the executors that this torch has, else one that needs no quantized tensors."""
+    found = [name for name in names if KERNELS[name].available()]
+    linear = names is DYNAMIC and KERNELS["onednn_float"].available()
+    return found or ["onednn_float" if linear else "reference"]
 
 
 def _linears() -> tuple[str, ...]:
@@ -93,7 +96,7 @@ def _fastest(wanted: tuple[str, ...], call: Call) -> str | None:
     call = call.batched
     weights, x = draw(call), torch.rand(call.shape)
     if call.inside:
-        x = torch.quantize_per_tensor(x, _INLET.scale, _INLET.zero_point, torch.quint8)
+        x = encode(x, _INLET)
     runs = {name: runner(KERNELS[name], call, weights, _INLET, _OUTLET) for name in names}
     chosen = names[0]
     for _ in range(HEATS):  # on a busy machine one heat may be won by chance

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lpot.backends.torch.kernels.codes import encode, has_codes, weight_tensor
 from lpot.backends.torch.kernels.interface import Affine, Geometry, Run, plain
 from lpot.backends.torch.weights import Weights
 
@@ -31,7 +32,7 @@ def using_engine(name: str) -> Iterator[None]:
 
 @functools.cache
 def supported_engines() -> tuple[str, ...]:
-    return tuple(torch.backends.quantized.supported_engines)
+    return tuple(torch.backends.quantized.supported_engines) if has_codes() else ()
 
 
 class FusedSum:
@@ -53,9 +54,7 @@ class FusedSum:
         return self
 
     def __call__(self, x: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
-        if not x.is_quantized:
-            inlet = self.inlet
-            x = torch.quantize_per_tensor(plain(x), inlet.scale, inlet.zero_point, torch.quint8)
+        x = x if x.is_quantized else encode(plain(x), self.inlet)
         torch.backends.quantized.engine = "onednn"
         try:
             y: torch.Tensor = self.op(
@@ -148,7 +147,7 @@ class EngineKernel:
         key = (self.name, use if self.name == "onednn" else "")
         if key not in weights.packs:
             with using_engine(self.name):
-                weights.packs[key] = _ops.linear_prepack(weights.as_qtensor(), weights.bias)
+                weights.packs[key] = _ops.linear_prepack(_tensor(weights), weights.bias)
         return weights.packs[key]
 
     def pack_conv(self, weights: Weights, geometry: Geometry) -> Any:
@@ -180,12 +179,10 @@ def _between(
     op: Callable[..., torch.Tensor], packed: Any, inlet: Affine, outlet: Affine, emit: bool
 ) -> Run:
     """Quantize what comes in unless it is already, call, give floats unless told to emit."""
-    scale, zero_point = inlet.scale, inlet.zero_point
     out_scale, out_zero = outlet.scale, outlet.zero_point
 
     def run(x: torch.Tensor) -> torch.Tensor:
-        if not x.is_quantized:
-            x = torch.quantize_per_tensor(plain(x), scale, zero_point, torch.quint8)
+        x = x if x.is_quantized else encode(plain(x), inlet)
         y = op(x, packed, out_scale, out_zero)
         return y if emit else y.dequantize()
 
@@ -213,12 +210,14 @@ def _tiles(weights: Weights) -> Weights:
     return Weights(values.contiguous(), weights.scale, None, bias)
 
 
+def _tensor(weights: Weights) -> torch.Tensor:
+    return weight_tensor(weights.values, weights.scale, weights.axis)
+
+
 def _pack_conv(weights: Weights, geometry: Geometry) -> Any:
     shape: list[Any] = [list(geometry.stride), list(geometry.padding)]
     if geometry.transposed:
         shape.append(list(geometry.output_padding))
     prefix = "conv_transpose" if geometry.transposed else "conv"
     prepack = getattr(_ops, f"{prefix}{geometry.dims}d_prepack")
-    return prepack(
-        weights.as_qtensor(), weights.bias, *shape, list(geometry.dilation), geometry.groups
-    )
+    return prepack(_tensor(weights), weights.bias, *shape, list(geometry.dilation), geometry.groups)

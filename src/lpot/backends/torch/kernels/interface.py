@@ -8,21 +8,12 @@ from typing import Protocol
 
 import torch
 
+from lpot.backends.torch.kernels.affine import Affine
 from lpot.backends.torch.weights import Weights
 
+__all__ = ["Affine", "Geometry", "Kernel", "Run", "plain"]
+
 Run = Callable[[torch.Tensor], torch.Tensor]
-
-
-@dataclass(frozen=True)
-class Affine:
-    """How an activation lies in uint8: real = (q - zero_point) * scale.
-
-    With 7 bits the calibrated range fills 0..127; what lies above it goes on up to 255, so that an
-    outlier is kept rather than cut.
-    """
-
-    scale: float
-    zero_point: int
 
 
 @dataclass(frozen=True)
@@ -46,8 +37,8 @@ def plain(x: torch.Tensor) -> torch.Tensor:
 class Kernel(Protocol):
     """Each method returns a function from tensor to tensor.
 
-    Inputs are float, or torch's quint8 where a neighbour hands one over. The output is float, or
-    quint8 with the parameters `outlet` when `emit` is set.
+    Inputs are float, or codes (kernels/codes.py) where a neighbour hands them over. The output is
+    float, or codes with the parameters `outlet` when `emit` is set.
     """
 
     name: str

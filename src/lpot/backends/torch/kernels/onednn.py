@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
-from lpot.backends.torch.kernels.engine import EngineKernel, supported_engines
+from lpot.backends.torch.kernels.codes import affine_of, integers, is_coded, plain_integers
+from lpot.backends.torch.kernels.engine import EngineKernel
 from lpot.backends.torch.kernels.interface import Affine, Geometry, Run, plain
 from lpot.backends.torch.kernels.latest import Latest
+from lpot.backends.torch.kernels.reference import measured
 from lpot.backends.torch.weights import Weights
 
 _NEEDED = ("qlinear_prepack", "qlinear_pointwise", "qconv_prepack", "qconv_pointwise")
@@ -22,7 +26,8 @@ class OnednnKernel:
 
     def available(self) -> bool:
         space = torch.ops.onednn
-        return "onednn" in supported_engines() and all(hasattr(space, name) for name in _NEEDED)
+        here = torch.backends.mkldnn.is_available()
+        return here and all(hasattr(space, name) for name in _NEEDED)
 
     def linear(
         self,
@@ -34,25 +39,19 @@ class OnednnKernel:
     ) -> Run:
         if emit:
             return self._engine.linear(weights, inlet, outlet, relu, emit)
-        key = (self.name, "linear")
-        if key not in weights.packs:
-            weights.packs[key] = torch.ops.onednn.qlinear_prepack(weights.values, None)
-        packed, scale, zeros = weights.packs[key], *_scales(weights, weights.values.shape[0])
-        bias, after = weights.bias, "relu" if relu else "none"
-        op = torch.ops.onednn.qlinear_pointwise
-
-        def run(x: torch.Tensor) -> torch.Tensor:
-            codes, in_scale, in_zero = _codes(x, inlet)
-            y: torch.Tensor = op(
-                codes, in_scale, in_zero, packed, scale, zeros, bias,
-                1.0, 0, torch.float32, after, [], "",
-            )  # fmt: skip
-            return y
-
-        return run
+        product = _product(weights, relu)
+        return lambda x: product(*_codes(x, inlet))
 
     def linear_dynamic(self, weights: Weights, relu: bool = False, reduced: bool = False) -> Run:
-        return self._engine.linear_dynamic(weights, relu, reduced)
+        if self._engine.available():  # finds the range and rounds in one pass
+            return self._engine.linear_dynamic(weights, relu, reduced)
+        product, levels = _product(weights, relu), 127 if reduced else 255
+
+        def run(x: torch.Tensor) -> torch.Tensor:
+            inlet = measured(x, levels)
+            return product(plain_integers(plain(x), inlet), inlet)
+
+        return run
 
     def conv(
         self,
@@ -80,14 +79,33 @@ class OnednnKernel:
         op = torch.ops.onednn.qconv_pointwise
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            codes, in_scale, in_zero = _codes(x, inlet)
+            codes, given = _codes(x, inlet)
             y: torch.Tensor = op(
-                codes, in_scale, in_zero, packed, scale, zeros, bias, *shape, groups,
+                codes, given.scale, given.zero_point, packed, scale, zeros, bias, *shape, groups,
                 1.0, 0, torch.float32, after, [], "",
             )  # fmt: skip
             return torch.relu(y) if relu and not fused else y
 
         return run
+
+
+def _product(weights: Weights, relu: bool) -> Callable[[torch.Tensor, Affine], torch.Tensor]:
+    """The linear as a function of codes and how these are scaled."""
+    key = (OnednnKernel.name, "linear")
+    if key not in weights.packs:
+        weights.packs[key] = torch.ops.onednn.qlinear_prepack(weights.values, None)
+    packed, scale, zeros = weights.packs[key], *_scales(weights, weights.values.shape[0])
+    bias, after = weights.bias, "relu" if relu else "none"
+    op = torch.ops.onednn.qlinear_pointwise
+
+    def run(codes: torch.Tensor, inlet: Affine) -> torch.Tensor:
+        y: torch.Tensor = op(
+            codes, inlet.scale, inlet.zero_point, packed, scale, zeros, bias,
+            1.0, 0, torch.float32, after, [], "",
+        )  # fmt: skip
+        return y
+
+    return run
 
 
 def _scales(weights: Weights, channels: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -99,20 +117,8 @@ def _scales(weights: Weights, channels: int) -> tuple[torch.Tensor, torch.Tensor
 _quantized = Latest()
 
 
-def _codes(x: torch.Tensor, inlet: Affine) -> tuple[torch.Tensor, float, int]:
-    """The input as plain uint8, with the scale and zero point it has."""
-    if x.is_quantized:
-        return _bare(x), x.q_scale(), x.q_zero_point()
-    codes = _quantized.get(x, inlet, lambda: _quantize(x, inlet))
-    return codes, inlet.scale, inlet.zero_point
-
-
-def _quantize(x: torch.Tensor, inlet: Affine) -> torch.Tensor:
-    return _bare(torch.quantize_per_tensor(plain(x), inlet.scale, inlet.zero_point, torch.quint8))
-
-
-def _bare(x: torch.Tensor) -> torch.Tensor:
-    """The integers where they lie: int_repr copies them one by one, which takes longer than
-    quantizing did."""
-    codes = torch.empty(0, dtype=torch.uint8)
-    return codes.set_(x.untyped_storage(), x.storage_offset(), x.size(), x.stride())
+def _codes(x: torch.Tensor, inlet: Affine) -> tuple[torch.Tensor, Affine]:
+    """The input as plain uint8, and how it is scaled."""
+    if is_coded(x):
+        return integers(x), affine_of(x)
+    return _quantized.get(x, inlet, lambda: plain_integers(plain(x), inlet)), inlet

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
+from lpot.backends.torch.kernels.codes import affine_of, encode, integers, is_coded, rounded
 from lpot.backends.torch.kernels.interface import Affine, Geometry, Run
 from lpot.backends.torch.weights import Weights
 
@@ -53,7 +54,7 @@ class ReferenceKernel:
         whole = weights.values.to(self._dtype)
 
         def run(x: torch.Tensor) -> torch.Tensor:
-            inlet = _measured(x, levels)
+            inlet = measured(x, levels)
             total = functional.linear(_integers(x, inlet).to(self._dtype), whole)
             return _finish(total, weights, inlet.scale, -1, relu, None, False)
 
@@ -91,15 +92,13 @@ class ReferenceKernel:
 
 def _integers(x: torch.Tensor, inlet: Affine) -> torch.Tensor:
     """The input's integers less their zero point, as doubles."""
-    if x.is_quantized:
-        return x.int_repr().double() - x.q_zero_point()
-    # 1/scale in float32, as the fast kernels have it: otherwise ties fall to the other side.
-    inverse = torch.tensor(1.0) / torch.tensor(inlet.scale)
-    whole = torch.round(x.detach().float() * inverse) + inlet.zero_point
-    return whole.clamp(0, 255).double() - inlet.zero_point
+    if is_coded(x):
+        return integers(x).double() - affine_of(x).zero_point
+    return rounded(x, inlet).double() - inlet.zero_point
 
 
-def _measured(x: torch.Tensor, levels: int) -> Affine:
+def measured(x: torch.Tensor, levels: int) -> Affine:
+    """The range of one batch."""
     low, high = (min(float(x.min()), 0.0), max(float(x.max()), 0.0)) if x.numel() else (0.0, 0.0)
     scale = (high - low) / levels or 1.0
     return Affine(scale, max(0, min(levels, round(-low / scale))))
@@ -126,5 +125,6 @@ def _finish(
         real = real.clamp(min=0)
     if outlet is None:
         return real.float()
-    rounded = torch.quantize_per_tensor(real.float(), outlet.scale, outlet.zero_point, torch.quint8)
-    return rounded if emit else rounded.dequantize()
+    if emit:
+        return encode(real.float(), outlet)
+    return (rounded(real, outlet) - outlet.zero_point) * outlet.scale

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch.kernels.codes import is_coded
 from lpot.backends.torch.weights import Weights
 from lpot.core.errors import UnsupportedModel
 
@@ -124,4 +125,4 @@ def bias_name(weight: str) -> str:
 
 
 def as_inlet(x: torch.Tensor) -> torch.Tensor:
-    return x if x.dtype == torch.float32 or x.is_quantized else x.float()
+    return x if x.dtype == torch.float32 or is_coded(x) else x.float()

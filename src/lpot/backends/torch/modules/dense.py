@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, Run
 from lpot.backends.torch.kernels.agree import Call, agrees
+from lpot.backends.torch.kernels.codes import decode
 from lpot.backends.torch.kernels.geometry import geometry_of
 from lpot.backends.torch.kernels.interface import plain
 from lpot.backends.torch.kernels.latest import Latest
@@ -61,7 +62,7 @@ class LowLinear(LowModule):
         self._run: Run | None = None
 
     def runner(self, outlet: Affine | None = None) -> Run:
-        """The function that computes it; with an outlet given the output stays quint8."""
+        """The function that computes it; with an outlet given the output stays codes."""
         run, smooth = self._kernel(outlet), self.smooth
         return run if smooth is None else lambda x: run(_smoothed(x, smooth, run))
 
@@ -119,7 +120,7 @@ def _smoothed(x: torch.Tensor, smooth: torch.Tensor, reader: object) -> torch.Te
     """Linears that read one tensor share their factors, and what is made by them."""
 
     def make() -> torch.Tensor:
-        return (x.dequantize() if x.is_quantized else plain(x)) * smooth
+        return plain(decode(x)) * smooth
 
     return _products.get(x, id(smooth), make, smooth, reader)
 
@@ -141,12 +142,12 @@ class LowConv(LowModule):
         return self._run
 
     def runner(self, outlet: Affine | None = None) -> Run:
-        """The function that computes it; with an outlet given the output stays quint8."""
+        """The function that computes it; with an outlet given the output stays codes."""
         run = self._kernel(self.geometry, outlet)
         if self._pad is None:
             return run
         pad, mode = self._pad, self._mode
-        return lambda x: run(functional.pad(x.dequantize(), pad, mode=mode))
+        return lambda x: run(functional.pad(decode(x), pad, mode=mode))
 
     @property
     def pads_itself(self) -> bool:

@@ -9,12 +9,9 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence
 
-from lpot.backends.torch.kernels.engine import EngineKernel
-from lpot.backends.torch.kernels.interface import plain
+from lpot.backends.torch.kernels.cells import Cells
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.weights import Weights
-
-_ops = torch.ops.quantized
 
 
 def weight_names(module: Any) -> list[tuple[str, str]]:
@@ -27,13 +24,6 @@ def weight_names(module: Any) -> list[tuple[str, str]]:
     ]
 
 
-class Packs(list[Any]):
-    """Packed weights that copies share: copying would pack them anew, for another engine."""
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Packs:
-        return self
-
-
 class LowRecurrent(LowModule):
     """nn.LSTM or nn.GRU with the same inputs and outputs, packed sequences included."""
 
@@ -44,21 +34,8 @@ class LowRecurrent(LowModule):
         self.kernel = kernel
         self.reduced = reduced
         self._is_lstm = isinstance(original, nn.LSTM)
-        self._cells = Packs(self._cell(*pair) for pair in weight_names(self))
-
-    def _cell(self, ih: str, hh: str) -> Any:
-        engine = EngineKernel(self.kernel)
-        sides = [self.parts[ih], self.parts[hh]]
-        biases = [
-            part.bias if part.bias is not None else torch.zeros(part.values.shape[0])
-            for part in sides
-        ]
-        whole = [
-            Weights(part.values, part.scale, part.axis, bias)
-            for part, bias in zip(sides, biases, strict=True)
-        ]
-        packs = [engine.pack_linear(weights, "dynamic") for weights in whole]
-        return _ops.make_quantized_cell_params_dynamic(*packs, *biases, self.reduced)
+        pairs = [(self.parts[ih], self.parts[hh]) for ih, hh in weight_names(self)]
+        self._cells = Cells(pairs, kernel, reduced)
 
     def flatten_parameters(self) -> None:
         """Part of the original's interface; there is nothing to flatten."""
@@ -93,14 +70,7 @@ class LowRecurrent(LowModule):
         return (zeros, zeros) if self._is_lstm else zeros
 
     def _call(self, x: torch.Tensor, state: Any, sizes: torch.Tensor | None) -> tuple[Any, Any]:
-        op = torch.quantized_lstm if self._is_lstm else torch.quantized_gru
-        first = (plain(x),) if sizes is None else (plain(x), sizes)
-        last: tuple[Any, ...] = (False, self.bidirectional)
-        if sizes is None:
-            last += (self.batch_first,)
-        options = {"dtype": torch.qint8, "use_dynamic": True} if self._is_lstm else {}
-        found = op(*first, state, self._cells, True, self.num_layers, 0.0, *last, **options)
-        return (found[0], tuple(found[1:])) if self._is_lstm else (found[0], found[1])
+        return self._cells(self, x, state, sizes, self._is_lstm)
 
     def facts(self) -> dict[str, Any]:
         return {"kernel": self.kernel, **({"reduced": True} if self.reduced else {})}

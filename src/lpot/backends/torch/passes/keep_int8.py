@@ -125,8 +125,13 @@ class Plan:
     relus: Mapping[fx.Node, fx.Node]  # sum → the relu it swallows
 
 
-def plan(captured: Capture, chains: Mapping[str, Chain], modules: Mapping[str, nn.Module]) -> Plan:
-    """`modules` is the trial's: ops already replaced."""
+def plan(
+    captured: Capture,
+    chains: Mapping[str, Chain],
+    modules: Mapping[str, nn.Module],
+    coded: bool = True,
+) -> Plan:
+    """`modules` is the trial's: ops already replaced. Unless `coded`, all values are floats."""
     low = {chain.first: chain for name, chain in chains.items() if _is_static(modules.get(name))}
     relus = {
         node: after
@@ -134,7 +139,7 @@ def plan(captured: Capture, chains: Mapping[str, Chain], modules: Mapping[str, n
         if (after := relu_after(captured, node, modules)) is not None
     }
     inner = swallowed(low.values())
-    able = _able(captured, modules, inner)
+    able = _able(captured, modules, inner) if coded else set()
     reader = _readers(captured, modules, low, able)
     byte: set[fx.Node] = set()
     for node in captured.graph.nodes:
