@@ -30,7 +30,7 @@ DEPRECATED = re.compile(
 OTHERS = re.compile(r"model\.is_quantized|def is_quantized|self\._ops\.(de)?quantize")
 
 
-def hidden(*words: str) -> subprocess.CompletedProcess[str]:
+def child(*words: str) -> subprocess.CompletedProcess[str]:
     tests = HERE.parents[1]
     path = os.pathsep.join([str(tests), str(tests.parent / "src")])
     return subprocess.run(
@@ -56,7 +56,7 @@ def test_deprecated_names_stand_in_the_kernels_room_alone() -> None:
 
 
 def test_conformance_holds_without_quantized_tensors() -> None:
-    done = hidden(
+    done = child(
         *("-m", "pytest", "-q", "-p", "backends.torch.hidden_ops", "-p", "no:cacheprovider"),
         str(HERE / "test_torch_conformance.py") + "::TestCnn",
     )
@@ -87,7 +87,7 @@ def test_models_go_from_torch_to_torch(tmp_path: Path, made_without: bool) -> No
     module = nets.seeded(nets.Cnn())
     if not made_without:
         lpot.tune(module, calib=nets.images(), workspace=tmp_path, measure_speed=False)
-    done = hidden("-c", SCRIPT, str(tmp_path), "tune" if made_without else "load")
+    done = child("-c", SCRIPT, str(tmp_path), "tune" if made_without else "load")
     assert done.returncode == 0, done.stderr[-3000:]
     assert "int8" in done.stdout
     x, theirs = torch.load(tmp_path / "found.pt", weights_only=True)
@@ -97,3 +97,22 @@ def test_models_go_from_torch_to_torch(tmp_path: Path, made_without: bool) -> No
     error = (ours - exact).norm() / exact.norm()
     assert (theirs - exact).norm() / exact.norm() < 2 * error + 0.01
     assert (ours - theirs).norm() / exact.norm() < 2 * error + 0.01
+
+
+WARNED = """
+import sys, warnings
+warnings.filterwarnings("error", message=".*(quantiz|torch[.]ao).*")
+import torch, lpot
+from backends.torch import torch_nets as nets
+
+module = nets.seeded(nets.Cnn())
+lpot.tune(module, calib=nets.images(), workspace=sys.argv[1], measure_speed=False)
+lpot.load(sys.argv[1] + "/checkpoint", module=module)
+"""
+
+
+def test_no_warning_of_a_deprecation_reaches_the_user(tmp_path: Path) -> None:
+    """As errors, which they are in a stricter user's tests."""
+    done = child("-c", WARNED, str(tmp_path))
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "deprecated" not in done.stderr

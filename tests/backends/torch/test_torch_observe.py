@@ -18,7 +18,7 @@ from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, made
 
 observing = importlib.import_module("lpot.backends.torch.observe")
-watching = importlib.import_module("lpot.backends.torch.watch")
+watching = importlib.import_module("lpot.backends.torch.tally")
 
 
 def counted(batches: list[Any], seen: list[int]) -> Iterator[Any]:

@@ -11,7 +11,8 @@ import torch
 
 from lpot.backends.torch.passes.equalize_layers import find_factors
 from lpot.backends.torch.run import call
-from lpot.backends.torch.watch import Watch, same_outputs
+from lpot.backends.torch.trust import same_outputs
+from lpot.backends.torch.watch import Watch
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.batch import Batch, Inputs, size_in_bytes

@@ -17,7 +17,7 @@ from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.program import Program, Step, assemble, float_action
 from lpot.backends.torch.run import CALL_ERRORS, call
-from lpot.backends.torch.watch import same_outputs
+from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Inputs
 from lpot.core.profile import OpTime, Role, quickest
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.channels import ChannelWatch
-from lpot.backends.torch.data import describe, tensors
+from lpot.backends.torch.data import describe
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels.choose import choose
 from lpot.backends.torch.modules.by_hand import HandWatch
@@ -19,20 +18,18 @@ from lpot.backends.torch.modules.rounded import make_rounded
 from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.equalize_layers import Factors
-from lpot.backends.torch.passes.find_chains import swallowed
+from lpot.backends.torch.passes.find_chains import Chain, swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
 from lpot.backends.torch.program import Action, Program, assemble, float_action
-from lpot.backends.torch.ranges import inlet_name, outlet_name, point_name
+from lpot.backends.torch.ranges import outlet_name, point_name
 from lpot.backends.torch.run import CALL_ERRORS, call, guess
+from lpot.backends.torch.tally import Tally
+from lpot.backends.torch.trust import Trust
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
-from lpot.core.numerics import TensorStats
 from lpot.core.observations import Observations, copied
-
-SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
-COMPARED_CALLS = 2  # how often a captured part is compared with the original
 
 
 class Watch:
@@ -41,20 +38,12 @@ class Watch:
     def __init__(self, workshop: Workshop, factors: Factors) -> None:
         self._workshop = workshop
         self._factors = factors
-        self._stats: dict[str, TensorStats] = {}
+        self._tally = Tally()
+        self._trust = Trust()
         self._channels = ChannelWatch()
-        self._ran: set[str] = set()
-        self._uneven: set[str] = set()
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._kernels: dict[str, str] = {}
-        self._distrusted: set[str] = set()
-        self._compared: dict[str, int] = {}
-        self._active: list[str] = []
         self._paused = False
-        self._op = ""
-        self._inside = ""  # the linear whose own forward is under way
-        self._has_hands = False
-        self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
+        self._op = ""  # begun last
+        self._under_way = ""  # the op whose own forward runs
         self._root = workshop.fresh()
         release_fastpath(self._root, workshop.encoders, workshop.names)
         self._modules = dict(self._root.named_modules())
@@ -73,23 +62,22 @@ class Watch:
 
     def _used_by_hand(self, name: str, value: Any) -> None:
         """Somebody multiplies with a linear's weight without calling the linear."""
-        if self._paused or self._inside == name or not isinstance(value, torch.Tensor):
+        if self._paused or self._under_way == name or not isinstance(value, torch.Tensor):
             return
-        self._has_hands = True
-        self._ran.add(name)
-        self._add(inlet_name(name), value)
-        self._shapes.setdefault(name, tuple(value.shape))
+        self._by_hand.needed = True
+        self._tally.ran.add(name)
+        self._tally.see_inlet(name, value)
 
     @property
     def trusted(self) -> set[str]:
-        return set(self._compared) - self._distrusted
+        return self._trust.trusted
 
     def run(self, inputs: Inputs, number: int) -> Any:
-        self._active.clear()
+        self._trust.begin()
         self._op = ""
         self._norms.begin()
         norms = self._norms if self._norms.has_norms else nullcontext()
-        by_hand = self._by_hand if number == 1 or self._has_hands else nullcontext()
+        by_hand = self._by_hand if number == 1 or self._by_hand.needed else nullcontext()
         try:
             with norms, by_hand:
                 output = call(self._root, inputs)
@@ -103,7 +91,7 @@ class Watch:
                 f"{type(self._root).__name__}{where}: {error}{hint}"
             ) from error
         finally:
-            self._last = None
+            self._tally.forget()
             self._channels.forget()
 
     def confirm(self, inputs: Inputs) -> None:
@@ -115,53 +103,50 @@ class Watch:
         return {op: norm for op, norm in found.items() if self._confirmed.get(op) == norm}
 
     def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
-        trusted = self.trusted
-        for name, shape in self._shapes.items():
-            if name not in self._kernels:
-                inside = self._workshop.home.get(name) in trusted
-                found = choose(self._workshop.sites[name], shape, inside)
-                self._kernels[name] = found or NO_KERNEL_HERE
+        tally, trusted = self._tally, self.trusted
         return Observations(
             seen,
-            copied(self._stats),
+            copied(tally.stats),
             tuple(probe),
             channels=self._channels.extremes(),
             powers=self._channels.powers(),
             factors=self._factors,
-            shapes=dict(self._shapes),
+            shapes=dict(tally.shapes),
             own=Findings(
-                frozenset(self._ran),
+                frozenset(tally.ran),
                 frozenset(trusted),
-                frozenset(self._uneven),
-                dict(self._kernels),
+                frozenset(tally.uneven),
+                {name: self._kernel(name, shape) for name, shape in tally.shapes.items()},
                 self._norm_readers(),
                 dict(self._channels.leaders),
             ).named(),
         )
+
+    def _kernel(self, name: str, shape: tuple[int, ...]) -> str:
+        """Races are run once per shape and process."""
+        inside = self._workshop.home.get(name) in self.trusted
+        return choose(self._workshop.sites[name], shape, inside) or NO_KERNEL_HERE
 
     def _before(self, name: str) -> Callable[..., None]:
         site = self._workshop.sites[name]
         home = self._workshop.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            self._op = self._inside = name
+            self._op = self._under_way = name
             if self._paused:
                 return
-            self._ran.add(name)
-            if home is not None and home not in self._active and home not in self._distrusted:
-                # Somebody calls this op past the part that it was captured in.
-                self._distrust(home)
+            self._tally.ran.add(name)
+            self._trust.check_caller(home)
             if site.spec.static:
                 value = args[0] if args else next(iter(kwargs.values()), None)
                 if site.spec.family == "linear":
                     self._norms.enter(name, value)
-                self._add(inlet_name(name), value)
+                self._tally.see_inlet(name, value)
                 if isinstance(value, torch.Tensor):
-                    self._shapes.setdefault(name, tuple(value.shape))
                     if site.spec.family == "linear":
                         self._channels.see(name, value)
                     if home is not None and _is_single(site.module, value):
-                        self._distrust(home)  # kernels between int8 ops know batches only
+                        self._trust.refuse(home)  # kernels between int8 ops know batches only
 
         return hook
 
@@ -171,10 +156,10 @@ class Watch:
 
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             self._norms.leave()
-            self._inside = ""
-            inside = home is not None and home not in self._distrusted
+            self._under_way = ""
+            inside = home is not None and not self._trust.refused(home)
             if not self._paused and site.spec.family == "conv" and not inside:
-                self._add(outlet_name(name), output)
+                self._tally.add(outlet_name(name), output)
 
         return hook
 
@@ -185,36 +170,15 @@ class Watch:
         name = captured.name
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if name in self._distrusted or self._paused:
+            if self._trust.refused(name) or self._paused:
                 return type(module).forward(module, *args, **kwargs)
             if program.bind(args, kwargs) is None:
-                self._distrust(name)
+                self._trust.refuse(name)
                 return type(module).forward(module, *args, **kwargs)
-            self._active.append(name)
-            try:
-                return self._compare(name, program, args, kwargs)
-            finally:
-                self._active.pop()
+            with self._trust.inside(name):
+                return self._trust.compare(name, program, args, kwargs, self._aside)
 
         module.forward = forward
-
-    def _compare(self, name: str, program: Program, args: Any, kwargs: Any) -> Any:
-        times = self._compared.get(name, 0)
-        if times >= COMPARED_CALLS:
-            return program(*args, **kwargs)
-        with self._aside():
-            copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
-            truth = type(program.module).forward(program.module, *copies[0], **copies[1])
-        self._compared[name] = times + 1
-        try:
-            found = program(*args, **kwargs)
-        except CALL_ERRORS:
-            found = None
-        with self._aside():
-            if same_outputs(truth, found):
-                return found
-        self._distrust(name)
-        return truth
 
     @contextmanager
     def _aside(self) -> Iterator[None]:
@@ -224,9 +188,6 @@ class Watch:
             yield
         finally:
             self._paused = self._norms.paused = False
-
-    def _distrust(self, name: str) -> None:
-        self._distrusted.add(name)
 
     def _recorder(self, captured: Capture, module: nn.Module) -> Program:
         chains = self._workshop.chains_of(captured)
@@ -239,9 +200,8 @@ class Watch:
                 continue
             action = float_action(captured, node, self._modules)
             names = [outlet_name(ends[node])] if node in ends else []
-            op = captured.site_of(node)
-            if op in self._workshop.sites and op not in chains:
-                names.append(outlet_name(op))  # called more than once: each time on its own
+            if self._is_repeated(captured.site_of(node), chains):
+                names.append(outlet_name(str(captured.site_of(node))))
             if node in wanted and node not in inner:
                 names.append(point_name(captured, node))
             if is_add(node):
@@ -251,12 +211,17 @@ class Watch:
             actions[node] = action
         return assemble(captured, module, actions)
 
+    def _is_repeated(self, op: str | None, chains: Mapping[str, Chain]) -> bool:
+        """Is it a convolution that is called more than once? It then gives floats each time."""
+        site = self._workshop.sites.get(op) if op is not None else None
+        return site is not None and site.spec.family == "conv" and op not in chains
+
     def _even(self, run: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Note sums of unlike shapes: kernels that add in place can't do them."""
 
         def compared(left: Any, right: Any) -> Any:
             if left.shape != right.shape:
-                self._uneven.add(name)
+                self._tally.uneven.add(name)
             return run(left, right)
 
         return compared
@@ -265,49 +230,13 @@ class Watch:
         def tapped(*args: Any, **kwargs: Any) -> Any:
             value = run(*args, **kwargs)
             for name in names:
-                self._add(name, value)
+                self._tally.add(name, value)
             return value
 
         return tapped
-
-    def _add(self, name: str, value: Any) -> None:
-        if (
-            not isinstance(value, torch.Tensor)
-            or not value.is_floating_point()
-            or not value.numel()
-        ):
-            return
-        # Tensors made in inference mode do not count their changes: NaN is never the same.
-        version = math.nan if value.is_inference() else value._version
-        if self._last is None or self._last[0] is not value or self._last[1] != version:
-            # Query, key and value read the same tensor: it is looked at once.
-            low, high = torch.aminmax(value)
-            self._last = (value, version, _sample(value), float(low), float(high))
-        _, _, sample, low_value, high_value = self._last
-        stats = self._stats.setdefault(name, TensorStats.empty())
-        stats.update(sample, low_value, high_value)
 
 
 def _is_single(module: Any, value: torch.Tensor) -> bool:
     """A sample without a batch dimension, which float modules take as well."""
     lead = len(module.kernel_size) if hasattr(module, "kernel_size") else 0
     return bool(value.dim() == lead + 1)
-
-
-def _sample(value: torch.Tensor) -> Any:
-    flat = value.detach().float().reshape(-1)
-    # One more than needed: a stride that is a power of two would visit few channels.
-    stride = flat.numel() // SAMPLED + 1 if flat.numel() > SAMPLED else 1
-    return flat[::stride].numpy()
-
-
-def same_outputs(truth: Any, found: Any) -> bool:
-    left, right = list(tensors(truth)), list(tensors(found))
-    if len(left) != len(right) or type(truth) is not type(found):
-        return False
-    return all(
-        a.shape == b.shape
-        and a.dtype == b.dtype  # under autocast a captured part computes in other precisions
-        and torch.allclose(a, b, rtol=1e-5, atol=1e-6, equal_nan=True)
-        for a, b in zip(left, right, strict=True)
-    )

@@ -75,6 +75,7 @@ class HandWatch(TorchFunctionMode):  # type: ignore[misc]
         super().__init__()
         self._weights = weights
         self._see = see
+        self.needed = False  # has there been one? Watching costs something in each batch
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is functional.linear:

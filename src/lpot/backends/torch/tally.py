@@ -1,0 +1,58 @@
+"""What calibration counts: a histogram a tensor, which ops ran, and on what shapes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from lpot.backends.torch.ranges import inlet_name
+from lpot.core.numerics import TensorStats
+
+SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
+
+
+class Tally:
+    """Grows with every batch."""
+
+    def __init__(self) -> None:
+        self.stats: dict[str, TensorStats] = {}
+        self.ran: set[str] = set()
+        self.uneven: set[str] = set()  # sums of tensors of different shapes
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
+
+    def see_inlet(self, op: str, value: Any) -> None:
+        """The input of an op with static ranges."""
+        self.add(inlet_name(op), value)
+        if isinstance(value, torch.Tensor):
+            self.shapes.setdefault(op, tuple(value.shape))
+
+    def add(self, name: str, value: Any) -> None:
+        if (
+            not isinstance(value, torch.Tensor)
+            or not value.is_floating_point()
+            or not value.numel()
+        ):
+            return
+        # Tensors made in inference mode do not count their changes: NaN is never the same.
+        version = math.nan if value.is_inference() else value._version
+        if self._last is None or self._last[0] is not value or self._last[1] != version:
+            # Query, key and value read the same tensor: it is looked at once.
+            low, high = torch.aminmax(value)
+            self._last = (value, version, _sample(value), float(low), float(high))
+        _, _, sample, low_value, high_value = self._last
+        stats = self.stats.setdefault(name, TensorStats.empty())
+        stats.update(sample, low_value, high_value)
+
+    def forget(self) -> None:
+        """Let go of the batch's tensors."""
+        self._last = None
+
+
+def _sample(value: torch.Tensor) -> Any:
+    flat = value.detach().float().reshape(-1)
+    # One more than needed: a stride that is a power of two would visit few channels.
+    stride = flat.numel() // SAMPLED + 1 if flat.numel() > SAMPLED else 1
+    return flat[::stride].numpy()
