@@ -81,14 +81,19 @@ def independent() -> Iterator[Recipe]:
         yield space().with_float(base, [OpKey(f"op{index:03}", "Conv")])
 
 
+def _seconds_of(executor: object, recipes: Sequence[Recipe]) -> float:
+    start = time.monotonic()
+    run_batch(executor, recipes)
+    return time.monotonic() - start
+
+
 def measured(executor: object, workers: int, seconds: float) -> tuple[str, ...]:
     """One row of the table."""
     base = space().default()
     warm = [space().with_float(base, [OpKey(f"op{99 + i:03}", "Conv")]) for i in range(workers)]
-    run_batch(executor, warm)  # processes start, modules are imported
-    start = time.monotonic()
-    run_batch(executor, list(independent()))
-    even = time.monotonic() - start
+    while _seconds_of(executor, warm) > 1.5 * seconds:  # processes start, modules are imported
+        pass
+    even = _seconds_of(executor, list(independent()))
     start = time.monotonic()
     rounds, count, back = bisect(executor, workers)
     searched = time.monotonic() - start
