@@ -40,7 +40,7 @@ test-mxnet: $(MXNET)/.dev
 # that is emulated wholly, which needs qemu.
 test-avx2: avx2-env
 	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(AVX2_MXNET)/bin/python) \
-		$(AVX2)/bin/python -m pytest -m "not slow"
+		$(AVX2)/bin/python -m pytest -m "not slow" $(PARALLEL)
 	$(if $(HAS_MXNET),$(AVX2_MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS))
 	$(BIN)/python -m pytest tests/avx2
 

@@ -19,6 +19,8 @@ OURS = "ours"
 BUILD_GOAL = 0.010
 MEMORY_GOAL = 1.1  # peak memory of 100 samples over that of 10: flat
 TRIALS = ("bert_b1", "resnet50")
+# Where a CPU without VNNI has a goal of its own.
+GOALS_AVX2 = {"bert_b1": 1.95, "gpt": 3.8}
 
 
 def torch(names: Sequence[str], board: Board) -> None:
@@ -29,7 +31,8 @@ def torch(names: Sequence[str], board: Board) -> None:
     for name in names:
         net = TORCH_NETS[name]
         feeds = next(net.feeds(1, seed=7))
-        board.race("torch", name, net.title, _contestants(net), feeds, net.goal, SECONDS)
+        goal = GOALS_AVX2.get(name, net.goal) if board.cpu.kind == "avx2" else net.goal
+        board.race("torch", name, net.title, _contestants(net), feeds, goal, SECONDS)
     for name in names:
         if name in TRIALS:
             _trial(name, board)

@@ -99,7 +99,7 @@ def probe(root: Path = Path("/")) -> Cpu:
     notes = []
     hidden = sorted(flags & _denied_features()) if root == Path("/") else []
     if hidden:
-        notes.append(f"emulated: the machine has {', '.join(hidden)}, this process has not")
+        notes.append(f"hidden from this process: {', '.join(hidden)}, which the machine has")
         flags -= set(hidden)
     if not flags:
         notes.append(f"CPU features can't be read on {sys.platform}: none are assumed")
