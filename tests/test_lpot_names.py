@@ -112,7 +112,6 @@ LATER = [
     ("lpot.algorithm", "Algorithm", "quantization.recipes"),
     ("lpot.adaptor.adaptor", "Adaptor", "lpot.backends.register"),
     ("lpot.model.nets_factory", "TFSlimNetsFactory", "freeze"),
-    ("lpot.common", "Optimizers", "quantization.train.optimizer"),
 ]
 
 

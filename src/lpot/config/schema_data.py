@@ -129,11 +129,18 @@ class SgdArguments(Section):
     weight_decay: Number = Field(default=0.0, description="Weight decay.")
 
 
+class AdamArguments(Section):
+    learning_rate: Number = Field(default=1e-3, gt=0, description="Step size.")
+    weight_decay: Number = Field(default=0.0, ge=0, description="Weight decay.")
+
+
 class Optimizer(OneOf):
-    """One optimizer's name and its arguments."""
+    """One optimizer's name and its arguments; one that you registered works too."""
 
     what: ClassVar[str] = "optimizer"
     SGD: SgdArguments | None = Field(default=None, description="Stochastic gradient descent.")
+    Adam: AdamArguments | None = Field(default=None, description="Adam.")
+    AdamW: AdamArguments | None = Field(default=None, description="Adam with decoupled decay.")
 
 
 class CrossEntropyArguments(Section):
@@ -160,7 +167,7 @@ class DistillationArguments(Section):
 
 
 class Criterion(OneOf):
-    """One loss's name and its arguments."""
+    """One loss's name and its arguments; one that you registered works too."""
 
     what: ClassVar[str] = "criterion"
     CrossEntropyLoss: CrossEntropyArguments | None = Field(

@@ -21,7 +21,7 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.profile import profile
-from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop
+from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop, provide
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.saturation import error_of
@@ -71,6 +71,10 @@ class TensorflowBackend(Backend[TensorflowModel]):
     ) -> Callable[[Any], None]:
         """The loop that `pruning.train` describes, for a Keras model."""
         return hooked_loop(section, loader, hooks)
+
+    def provide_trainers(self) -> None:
+        """Keras's optimizers and losses, by name."""
+        provide()
 
     def inspect(
         self, model: TensorflowModel, approach: Approach = "static", target: Target = "this"

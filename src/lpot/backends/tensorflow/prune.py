@@ -10,6 +10,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import split
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.progress import tracked
 
@@ -73,28 +74,28 @@ def _leaves(model: Any) -> list[Any]:
 def hooked_loop(
     section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
 ) -> Callable[[Any], None]:
-    """SGD and cross entropy, batch by batch, with the original's hooks around them."""
-    ((_, sgd),) = section["optimizer"].items()
-    options = dict(sgd or {})
+    """Batch by batch, with the original's hooks around them."""
+    provide()
+    ((name, options),) = section["optimizer"].items()
+    ((loss, how),) = section["criterion"].items()
+    kind, given = OPTIMIZERS.make("tensorflow", name, options, tf.keras.optimizers.Optimizer)
+    loss_kind, loss_given = CRITERIONS.make("tensorflow", loss, how, tf.keras.losses.Loss)
+    criterion = loss_kind(**loss_given)
 
     def train(model: Any) -> None:
-        optimizer = tf.keras.optimizers.SGD(
-            options.get("learning_rate", 1e-3),
-            momentum=options.get("momentum", 0.0),
-            nesterov=options.get("nesterov", False),
-        )
+        optimizer = kind(**given)
         for epoch in tracked(range(section.get("start_epoch", 0), section["end_epoch"])):
             hooks.on_epoch_begin(epoch)
             for number, raw in enumerate(islice(loader, section.get("iteration"))):
                 hooks.on_batch_begin(number)
-                _step(model, optimizer, raw)
+                _step(model, optimizer, criterion, raw)
                 hooks.on_batch_end()
             hooks.on_epoch_end()
 
     return train
 
 
-def _step(model: Any, optimizer: Any, raw: Any) -> None:
+def _step(model: Any, optimizer: Any, criterion: Any, raw: Any) -> None:
     batch = split(raw, None)
     if batch.labels is None:
         raise DataError("the training data give no labels: they must give (inputs, labels)")
@@ -102,10 +103,31 @@ def _step(model: Any, optimizer: Any, raw: Any) -> None:
     with tf.GradientTape() as tape:
         output = model(inputs[0] if len(inputs) == 1 else inputs, training=True)
         labels = np.asarray(batch.labels).reshape(-1)
-        # A model that ends in a softmax gives probabilities.
+        loss = tf.reduce_mean(criterion(labels, output))
+    variables = model.trainable_variables
+    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+
+
+class CrossEntropyLoss:
+    """Of class numbers, for models that end in a softmax and those that give scores."""
+
+    def __init__(self, reduction: str = "mean") -> None:
+        self.reduction = reduction
+
+    def __call__(self, labels: Any, output: Any) -> Any:
         sums = np.asarray(tf.reduce_sum(output, -1))
         logits = not np.allclose(sums, 1, atol=1e-3)
         losses = tf.keras.losses.sparse_categorical_crossentropy(labels, output, from_logits=logits)
-        loss = tf.reduce_mean(losses)
-    variables = model.trainable_variables
-    optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
+        return tf.reduce_sum(losses) if self.reduction == "sum" else tf.reduce_mean(losses)
+
+
+def provide() -> None:
+    """TensorFlow is imported when it is needed, and its names with it."""
+    if "SGD" in OPTIMIZERS.names("tensorflow"):
+        return
+    kinds = tf.keras.optimizers
+    OPTIMIZERS.provide(
+        "tensorflow",
+        {"SGD": Named(kinds.SGD), "Adam": Named(kinds.Adam), "AdamW": Named(kinds.AdamW)},
+    )
+    CRITERIONS.provide("tensorflow", {"CrossEntropyLoss": Named(CrossEntropyLoss)})

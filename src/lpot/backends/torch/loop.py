@@ -12,10 +12,10 @@ from torch import nn
 
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.core.batch import split
-from lpot.core.errors import DataError
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
+from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
 
-LOSSES = {"CrossEntropyLoss": nn.CrossEntropyLoss}
 Loss = Callable[[nn.Module, Any], torch.Tensor]  # of a module on a raw batch
 
 
@@ -26,14 +26,12 @@ def training_loop(
 
     `hooks` are those of the original's components: on_epoch_begin(epoch) … on_epoch_end().
     """
-    ((_, sgd),) = section["optimizer"].items()
     wanted = loss or label_loss(section)
     epochs: Sequence[int] = range(section.get("start_epoch", 0), section["end_epoch"])
 
     def train(module: nn.Module) -> None:
-        options = dict(sgd or {})
-        optimizer = torch.optim.SGD(
-            module.parameters(), lr=options.pop("learning_rate", 1e-3), **options
+        optimizer = _made(
+            OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
         for epoch in tracked(epochs):
             module.train()
@@ -50,6 +48,16 @@ def training_loop(
     return train
 
 
+def _made(known: Trainers, named: Mapping[str, Any], base: type, *first: Any) -> Any:
+    """What a section names, with its options."""
+    ((name, options),) = named.items()
+    kind, given = known.make("pytorch", name, options, base)
+    try:
+        return kind(*first, **given)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{name} does not take its options: {error}", known.what) from error
+
+
 def _tell(hooks: Any, name: str, *args: Any) -> None:
     if hooks is not None:
         getattr(hooks, name)(*args)
@@ -57,8 +65,7 @@ def _tell(hooks: Any, name: str, *args: Any) -> None:
 
 def label_loss(section: Mapping[str, Any]) -> Loss:
     """The criterion that the section names, between outputs and labels."""
-    ((name, given),) = section["criterion"].items()
-    criterion = LOSSES[name](**(given or {}))
+    criterion = _made(CRITERIONS, section["criterion"], nn.Module)
 
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
         batch = split(raw, None)
@@ -76,23 +83,76 @@ def _against_labels(criterion: nn.Module, output: torch.Tensor, labels: Any) -> 
     return found.mean()  # reduction: none leaves one for each sample
 
 
+class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
+    """Labels and the teacher's softened outputs, weighed: Hinton, Vinyals and Dean (2015).
+
+    Set `teacher_model`, and call `teacher_model_forward` with the batch's inputs before the loss.
+    """
+
+    def __init__(
+        self,
+        temperature: float = 1.0,
+        loss_types: Sequence[str] = ("CE", "KL"),
+        loss_weights: Sequence[float] = (0.5, 0.5),
+    ) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.by_label, self.by_teacher = loss_weights
+        self.labels = nn.CrossEntropyLoss()
+        self.teacher_model: Any = None
+        self.teacher_outputs: torch.Tensor | None = None
+
+    def teacher_model_forward(self, *inputs: Any, **named: Any) -> torch.Tensor:
+        if self.teacher_model is None:
+            raise ConfigError("set `teacher_model` first", "criterion.KnowledgeDistillationLoss")
+        with torch.no_grad():
+            self.teacher_outputs = next(tensors(self.teacher_model(*inputs, **named)))
+        return self.teacher_outputs
+
+    def forward(self, output: torch.Tensor, labels: Any = None) -> torch.Tensor:
+        from lpot.backends.torch.prune.distill import soft_loss
+
+        if self.teacher_outputs is None:
+            raise ConfigError(
+                "call `teacher_model_forward(inputs)` before the loss: it gives what the student "
+                "is compared with",
+                "criterion.KnowledgeDistillationLoss",
+            )
+        found = self.by_teacher * soft_loss(output, self.teacher_outputs, self.temperature)
+        if self.by_label and labels is not None:
+            found = found + self.by_label * _against_labels(self.labels, output, labels)
+        return found
+
+
 def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
     """Knowledge distillation: labels and the teacher's softened outputs, weighed."""
-    from lpot.backends.torch.prune.distill import soft_loss
-
-    tutor = copy.deepcopy(teacher).eval()
-    temperature = float(options.get("temperature", 1.0))
-    by_label, by_teacher = options.get("loss_weights", (0.5, 0.5))
+    criterion = KnowledgeDistillationLoss(**options)
+    criterion.teacher_model = copy.deepcopy(teacher).eval()
 
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
         batch = split(raw, None)
         positional, named = arguments(module, batch.inputs)
         output = next(tensors(module(*positional, **named)))
-        with torch.no_grad():
-            wanted = next(tensors(tutor(*positional, **named)))
-        found = by_teacher * soft_loss(output, wanted, temperature)
-        if by_label and batch.labels is not None:
-            found = found + by_label * _against_labels(nn.CrossEntropyLoss(), output, batch.labels)
+        criterion.teacher_model_forward(*positional, **named)
+        found: torch.Tensor = criterion(output, batch.labels)
         return found
 
     return loss
+
+
+_RATE = {"learning_rate": "lr"}
+OPTIMIZERS.provide(
+    "pytorch",
+    {
+        "SGD": Named(torch.optim.SGD, _RATE),
+        "Adam": Named(torch.optim.Adam, _RATE),
+        "AdamW": Named(torch.optim.AdamW, _RATE),
+    },
+)
+CRITERIONS.provide(
+    "pytorch",
+    {
+        "CrossEntropyLoss": Named(nn.CrossEntropyLoss),
+        "KnowledgeDistillationLoss": Named(KnowledgeDistillationLoss),
+    },
+)

@@ -48,6 +48,19 @@ class Prunable(Protocol[M]):
         """The model without those units and blocks; it is not trained."""
         ...
 
+    def refitted(
+        self,
+        model: M,
+        parts: Parts,
+        kept: Kept,
+        blocks: Iterable[str],
+        batches: Sequence[Inputs],
+        most: int | None = None,
+    ) -> M:
+        """The same, its layers (`most` of them) fitted to the original's outputs on these batches,
+        without training."""
+        ...
+
     def distilled(self, student: M, teacher: M, loader: Iterable[Any], settings: Distill) -> M:
         """The student trained after its teacher."""
         ...
@@ -75,6 +88,10 @@ class Sparsifiable(Protocol):
         self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
     ) -> Callable[[Any], None]:
         """The loop that a `train` section describes, which calls the hooks."""
+        ...
+
+    def provide_trainers(self) -> None:
+        """Make the framework's optimizers and losses known by name."""
         ...
 
 

@@ -74,13 +74,15 @@ class Distiller(Hooked):
 
     def _loop_of_yaml(self, backend: Any, teacher: Any, train: Any) -> Callable[[Any], Any]:
         section = None if self.config.distillation is None else self.config.distillation.train
-        loader = training_data(self.config, section, as_loader(train), "distillation.train")
         if not isinstance(backend, Teaches):
             raise ConfigError(
                 f"backend {backend.name} has no loop of its own for this: give train_func",
                 "distillation.train",
                 self.config.where("distillation.train"),
             )
+        loader = training_data(
+            self.config, section, as_loader(train), "distillation.train", backend
+        )
         told = plain(section)
         if "KnowledgeDistillationLoss" not in told["criterion"]:
             raise ConfigError(

@@ -25,6 +25,7 @@ from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.tune.evaluation import make_evaluator, plain, yaml_loader
 from lpot.jobs.tune.quantize import Request
+from lpot.jobs.tune.trainers import check_trainers
 
 logger = logging.getLogger(__name__)
 
@@ -200,12 +201,12 @@ class WeightPruning:
 
     def _loop_of_yaml(self) -> Callable[[Any], Any]:
         section = None if self.config.pruning is None else self.config.pruning.train
-        loader = training_data(self.config, section, self.train, "pruning.train")
+        loader = training_data(self.config, section, self.train, "pruning.train", self.backend)
         assert isinstance(self.backend, Sparsifiable)
         return self.backend.hooked_loop(plain(section), loader, self.hooks or self)
 
 
-def training_data(config: Config, section: Any, given: Any, path: str) -> Any:
+def training_data(config: Config, section: Any, given: Any, path: str, backend: Any) -> Any:
     """The loader of a `train` section, which must be complete."""
     where = config.where(path) or config.where(path.partition(".")[0])
     if section is None:
@@ -225,6 +226,7 @@ def training_data(config: Config, section: Any, given: Any, path: str) -> Any:
             f"{path}.end_epoch",
             config.where(f"{path}.end_epoch"),
         )
+    check_trainers(config, section, path, backend)
     if given is not None:
         return given
     if section.dataloader is None:

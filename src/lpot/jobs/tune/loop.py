@@ -11,6 +11,7 @@ from lpot.core.backend import Backend, Trainable
 from lpot.core.errors import ConfigError
 from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.request import Request
+from lpot.jobs.tune.trainers import check_trainers
 
 APPROACH = "quantization.approach"
 SECTION = "quantization.train"
@@ -63,6 +64,7 @@ def _from_section(config: Config, backend: Trainable) -> Loop:
             f"{' and '.join(lacking)} not given: {', '.join(needed)} are all needed",
             SECTION,
         )
+    check_trainers(config, section, SECTION, backend)
     loader = yaml_loader(config, section.dataloader, f"{SECTION}.dataloader")
     return backend.training_loop(plain(section), loader)
 

@@ -62,15 +62,7 @@ def removed(root: nn.Module, groups: Iterable[Group], kept: Kept) -> nn.Module:
     """A copy without the units that are not kept."""
     twin = copy.deepcopy(root)
     chosen = [group for group in groups if group.name in kept]
-    masks: dict[tuple[str, int], torch.Tensor] = {}
-    known = _tensors(twin)
-    for group in chosen:
-        gone = set(range(group.units)) - set(kept[group.name])
-        for slot in group.slots:
-            name, axis = slot.place.tensor, slot.place.axis
-            size = known[name].shape[axis]
-            mask = masks.setdefault((name, axis), torch.ones(size, dtype=torch.bool))
-            mask[group.entries(slot, gone)] = False
+    masks = left_of(twin, chosen, kept)
     for (name, axis), mask in masks.items():
         _set(twin, name, _tensors(twin)[name].detach()[_along(axis, mask)])
     for path in sorted({name.rpartition(".")[0] for name, _ in masks}):
@@ -78,6 +70,24 @@ def removed(root: nn.Module, groups: Iterable[Group], kept: Kept) -> nn.Module:
     for group in chosen:
         _tell_heads(twin, group, len(kept[group.name]))
     return twin
+
+
+def left_of(
+    root: nn.Module, groups: Iterable[Group], kept: Kept
+) -> dict[tuple[str, int], torch.Tensor]:
+    """Which entries of tensors stay, by name and axis."""
+    masks: dict[tuple[str, int], torch.Tensor] = {}
+    known = _tensors(root)
+    for group in groups:
+        if group.name not in kept:
+            continue
+        gone = set(range(group.units)) - set(kept[group.name])
+        for slot in group.slots:
+            name, axis = slot.place.tensor, slot.place.axis
+            size = known[name].shape[axis]
+            mask = masks.setdefault((name, axis), torch.ones(size, dtype=torch.bool))
+            mask[group.entries(slot, gone)] = False
+    return masks
 
 
 def skipped(root: nn.Module, names: Iterable[str], wraps: Mapping[str, bool]) -> nn.Module:

@@ -13,9 +13,10 @@ from torch import nn
 from lpot.backends.torch import save as saving
 from lpot.backends.torch.loop import taught_loss, training_loop
 from lpot.backends.torch.model import TorchModel
-from lpot.backends.torch.prune.cut import Shape, removed, shape_of, skipped
+from lpot.backends.torch.prune.cut import Shape, left_of, removed, shape_of, skipped
 from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
+from lpot.backends.torch.prune.refit import refit
 from lpot.backends.torch.prune.store import ModuleWeights
 from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
@@ -54,10 +55,27 @@ class PruneVerbs:
         self, model: TorchModel, parts: Parts, kept: Kept, blocks: Iterable[str] = ()
     ) -> TorchModel:
         root, gone = _root(model), tuple(blocks)
-        inside = tuple(f"{name}." for name in gone)
-        left = {name: units for name, units in kept.items() if not name.startswith(inside or "\n")}
-        small = removed(root, parts.groups, left)
+        small = removed(root, parts.groups, _outside(kept, gone))
         return _handle(model, skipped(small, gone, parts.blocks))
+
+    def refitted(
+        self,
+        model: TorchModel,
+        parts: Parts,
+        kept: Kept,
+        blocks: Iterable[str],
+        batches: Sequence[Inputs],
+        most: int | None = None,
+    ) -> TorchModel:
+        root, gone = _root(model), tuple(blocks)
+        left = _outside(kept, gone)
+        small = skipped(removed(root, parts.groups, left), gone, parts.blocks)
+        masks = left_of(root, parts.groups, left)
+        rows = {
+            name: mask.nonzero()[:, 0].tolist() for (name, axis), mask in masks.items() if not axis
+        }
+        refit(small, root, batches, rows, most)
+        return _handle(model, small)
 
     def distilled(
         self, student: TorchModel, teacher: TorchModel, loader: Iterable[Any], settings: Distill
@@ -79,6 +97,9 @@ class PruneVerbs:
         self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
     ) -> Callable[[nn.Module], None]:
         return training_loop(section, loader, hooks)
+
+    def provide_trainers(self) -> None:
+        """They are known since the loop's module was imported."""
 
     def distilling_loop(
         self, section: Mapping[str, Any], loader: Iterable[Any], teacher: nn.Module, hooks: Any
@@ -108,6 +129,12 @@ def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
         )
     found: Variant = model.variants[word]
     return found
+
+
+def _outside(kept: Kept, blocks: Sequence[str]) -> Kept:
+    """Without what lies in blocks that go as a whole."""
+    inside = tuple(f"{name}." for name in blocks)
+    return {name: units for name, units in kept.items() if not (f"{name}.").startswith(inside)}
 
 
 def _handle(source: TorchModel, module: nn.Module) -> TorchModel:

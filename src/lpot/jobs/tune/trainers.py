@@ -1,0 +1,27 @@
+"""The optimizer and the loss that a `train` section names: known, before anything runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lpot.config.schema import Config
+from lpot.core.compress.prunable import Sparsifiable
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS
+from lpot.core.errors import ConfigError
+
+
+def provided(backend: Any) -> str:
+    """The framework's name, once its backend has told what can be named."""
+    if not isinstance(backend, Sparsifiable):
+        raise ConfigError(
+            f"backend {backend.name} does not train: expected pytorch or tensorflow", "framework"
+        )
+    backend.provide_trainers()
+    return str(backend.name)  # type: ignore[attr-defined]
+
+
+def check_trainers(config: Config, section: Any, path: str, backend: Any) -> None:
+    framework = provided(backend)
+    for key, known in (("optimizer", OPTIMIZERS), ("criterion", CRITERIONS)):
+        place = f"{path}.{key}"
+        known.find(framework, getattr(section, key).name, place, config.where(place))
