@@ -86,7 +86,9 @@ def test_no_module_has_an_empty_name_for_everything() -> None:
     doors = {("utils", "__init__"), ("utils", "utility"), ("utils", "pytorch")}
     doors |= {
         ("common",),
-        ("experimental", "common"),
+        ("experimental", "common", "__init__"),
+        ("experimental", "common", "criterion"),
+        ("experimental", "common", "optimizer"),
         ("utils", "logger"),
         ("adaptor", "tf_utils", "util"),
         ("adaptor", "tf_utils", "__init__"),

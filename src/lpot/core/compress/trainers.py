@@ -81,7 +81,7 @@ class Trainers:
 
     def make(self, framework: str, name: str, options: Options | None, base: type) -> Made:
         """The class behind a name and its arguments; `base` is what the framework's classes are."""
-        builder = self.find(framework, name)
+        builder: Any = self.find(framework, name)
         if isinstance(builder, type) and issubclass(builder, base):
             return builder, dict(options or {})
         made = builder(dict(options or {}))()

@@ -42,7 +42,7 @@ def refit(
     left = rows or {}
     known = dict(teacher.named_modules())
     names = [name for name in _order(student, batches[0]) if _fits(known.get(name))]
-    fitted = []
+    fitted: list[str] = []
     for name in tracked(names):
         if most is not None and len(fitted) >= most:
             break
