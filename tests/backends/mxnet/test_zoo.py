@@ -16,6 +16,8 @@ pytest.importorskip("mxnet")
 import mxnet as mx
 
 import lpot
+from lpot.backends import get_backend
+from lpot.core.recipe import Recipe
 
 # Family → size of its images.
 FAMILIES = {
@@ -75,6 +77,21 @@ def tuned(name: str, folder: Path) -> Any:
     assert json.loads(done.stdout.splitlines()[-1])
     np.testing.assert_array_equal(np.load(folder / "y.npy"), found)
     return result
+
+
+def test_running_the_fp32_model_leaves_the_int8_one_as_it_is() -> None:
+    backend = get_backend("mxnet")
+    data = np.random.default_rng(5).normal(size=(2, 3, 64, 64)).astype(np.float32)
+    block = net("mobilenetv2_0.25")
+    block(mx.nd.array(data))
+    model = backend.load(block)
+    seen = backend.observe(model, [[data]])[0]
+    able = {key: op.choices[0] for key, op in backend.inspect(model).ops.items() if op.can_be_low}
+    low = backend.build(model, Recipe(able), seen)
+    before = backend.run(low, [data])[0]
+    assert before.any()
+    backend.run(model, [data])
+    np.testing.assert_array_equal(backend.run(low, [data])[0], before)
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -15,6 +15,7 @@ from backends.tensorflow.nets import Maker, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layer_norm import match_layer_norms
+from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
 from lpot.backends.tensorflow.passes.lower_contractions import lower_contractions
 from lpot.backends.tensorflow.run import open_session
@@ -164,3 +165,40 @@ def test_padding_in_8_bits_moves_four_channels_at_a_time(channels: int, size: in
     assert wide == (channels % 4 == 0 and size is not None)
     truth, found = (BACKEND.run(one, images(1)[0])[0] for one in (model, built))
     assert np.abs(found - truth).max() < 0.1 * np.abs(truth).max()
+
+
+HARD = {
+    "divided": lambda x: x * (tf.nn.relu6(x + 3.0) / 6.0),
+    "multiplied": lambda x: (x * (1 / 6)) * tf.nn.relu6(x + 3.0),
+    "clipped": lambda x: x * tf.minimum(tf.maximum(x + 3.0, 0.0), 6.0) / 6.0,
+}
+
+
+@pytest.mark.parametrize("spelling", HARD)
+@pytest.mark.parametrize("op", ["conv", "depthwise"])
+def test_a_hard_swish_is_part_of_its_fp32_convolution(spelling: str, op: str) -> None:
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, [4, 16, 16, 8], name="x")
+        made = make.conv(x, 8) if op == "conv" else make.depthwise(x)
+        tf.identity(HARD[spelling](make.norm(made)), name="y")
+
+    model = BACKEND.load(graph_of(build))
+    ready = model.prepared.net
+    (x,) = images(1)[0]
+    np.testing.assert_allclose(
+        run(ready, x=x), run(model.net, x=x), rtol=1e-5, atol=1e-5 * np.abs(x).max()
+    )
+    fused = TensorflowModel(BACKEND, ready)
+    ran = {op.kind for op in BACKEND.profile(fused, (x,), 1)}
+    assert not ran & {"Relu6", "Mul", "AddV2", "Minimum"}, ran
+
+
+def test_what_is_no_hard_swish_stays() -> None:
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, [4, 16, 16, 8], name="x")
+        made = make.norm(make.conv(x, 8))
+        gate = tf.nn.relu6(made + 2.5) / 6.0
+        tf.add(made * gate, gate, name="y")  # another shift, and the gate is read twice
+
+    net = BACKEND.load(graph_of(build)).prepared.net
+    assert "RealDiv" in kinds(net)

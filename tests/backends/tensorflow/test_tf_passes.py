@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, image, images, little, rows
-from lpot.backends.tensorflow.gelu import match_gelu
+from lpot.backends.tensorflow.activations import GELUS, match_activation
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.match import match_followers, match_units
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
@@ -275,7 +275,7 @@ def test_gelu_is_known_by_what_it_computes() -> None:
             x = v1.placeholder(tf.float32, [None, 8], name="x")
             tf.nn.relu(spelling(tf.identity(x, name="start")), name="y")
 
-        result = match_gelu(net_of(graph_of(build)), "start")
+        result = match_activation(net_of(graph_of(build)), "start", GELUS)
         found[name] = None if result is None else result[0]
     assert found == {
         "exact": "GeluExact",

@@ -53,7 +53,7 @@ def build_network(
     names = {node.name for node in graph.ops}
     low = {unit.key for name, unit in fusion.units.items() if PREFIX + name in names}
     precisions = {key: "int8" if key in low else "fp32" for key in recipe.ops}
-    return network.around(symbol, args), precisions
+    return network.around(symbol, args).copied(), precisions
 
 
 def _config(unit: Layer, recipe: Recipe) -> OpConfig:

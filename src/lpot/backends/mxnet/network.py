@@ -65,6 +65,18 @@ class Network:
             labels=tuple(name for name in self.labels if name in known),
         )
 
+    def copied(self) -> Network:
+        """The same with parameters of its own.
+
+        Executors put weights into oneDNN's layouts where they lie, and quantized ops that have
+        read them before take the new layout for new values: two networks must not share them.
+        """
+        return replace(
+            self,
+            args={name: value.copy() for name, value in self.args.items()},
+            auxs={name: value.copy() for name, value in self.auxs.items()},
+        )
+
     @property
     def nbytes(self) -> int:
         arrays = (*self.args.values(), *self.auxs.values())

@@ -18,6 +18,7 @@ PLACEHOLDERS = ("Placeholder", "PlaceholderV2")
 NOT_RESULTS = (
     *PLACEHOLDERS,
     ITERATOR,
+    "IteratorToStringHandle",
     "PlaceholderWithDefault",
     "Const",
     "NoOp",

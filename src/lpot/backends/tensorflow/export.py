@@ -12,6 +12,7 @@ from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import Step
 from lpot.backends.tensorflow.nodes import Namer, full_name, make_const, with_inputs
+from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
 from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
@@ -27,11 +28,14 @@ BEHIND = ("Add", "Relu", "Clip")  # bias and activation
 
 
 def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = OPSET) -> Path:
-    """Write an ONNX file: the folded graph, with quantization nodes where the plan has 8 bits."""
+    """Write an ONNX file: the folded graph, with quantization nodes where the plan has 8 bits.
+
+    A graph that reads its data itself gets inputs in their place.
+    """
     if path.suffix != ".onnx":
         path = path.with_name(f"{path.name}.onnx")
     net = prepared.net if plan is None else _corrected(prepared, plan)
-    model = _convert(spell_erfc(net), opset)
+    model = _convert(spell_erfc(feed_iterators(net)[0]), opset)
     if plan is not None:
         _Qdq(model, prepared, plan).write()
     import onnx

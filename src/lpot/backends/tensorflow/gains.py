@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lpot.backends.tensorflow.activations import SWISHES, match_activation
 from lpot.backends.tensorflow.build import build_net
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import Layer, Step, low_readers
@@ -125,8 +126,14 @@ class _Lone:
         weight = self.net.constant(self.unit.weight)
         assert weight is not None
         attributes = sorted((key, str(value)) for key, value in node.attr.items() if key[0] != "_")
-        text = f"{self.shape} {weight.shape} {self.unit.activation} {attributes}"
+        text = f"{self.shape} {weight.shape} {self.unit.activation} {self._end[0]} {attributes}"
         return f"{node.op} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+
+    @cached_property
+    def _end(self) -> tuple[str, str]:
+        """(activation, node) where it ends: FP32 gets for nothing what TensorFlow fuses with it."""
+        found = match_activation(self.net, self.unit.out, SWISHES)
+        return found or ("", self.unit.out)
 
     def seconds(self, part: str) -> float:
         if part == "fp32":
@@ -158,7 +165,7 @@ class _Lone:
     @cached_property
     def _alone(self) -> TensorflowModel:
         nodes: dict[str, NodeDef] = {}
-        waiting = [self.unit.out]
+        waiting = [self._end[1]]
         while waiting:
             name = waiting.pop()
             if name in nodes:
@@ -170,8 +177,8 @@ class _Lone:
         sizes = tf.TensorShape(self.shape).as_proto()
         nodes[INPUT] = make_node("Placeholder", INPUT, [], dtype=tf.float32)
         nodes[INPUT].attr["shape"].shape.CopyFrom(sizes)
-        ends = (INPUT,), (self.unit.out,)
-        net = Net(nodes, *ends, frozenset((INPUT, self.unit.out)), self.net.header)
+        ends = (INPUT,), (self._end[1],)
+        net = Net(nodes, *ends, frozenset((INPUT, self._end[1])), self.net.header)
         return TensorflowModel(self.backend, net)
 
     def _profile(self, model: TensorflowModel) -> tuple[OpTime, ...]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from lpot.backends.tensorflow.activations import GELUS, match_activation
 from lpot.backends.tensorflow.affine import COMPUTE, is_float32, is_nhwc, output_channels
-from lpot.backends.tensorflow.gelu import match_gelu
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import (
     CONV_ACTIVATIONS,
@@ -142,7 +142,7 @@ def _activation(net: Net, name: str, op: str) -> tuple[str, str]:
     if user is not None and user.op in known and not has_control(user):
         return user.op, user.name
     if op == "MatMul":
-        found = match_gelu(net, name)
+        found = match_activation(net, name, GELUS)
         if found is not None:
             return found
     return "", name

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.run import run
+from lpot.backends.tensorflow.nodes import full_name
+from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
+from lpot.backends.tensorflow.run import feed
 from lpot.core.errors import LpotError
 from lpot.core.measure import compare
 
@@ -52,32 +54,51 @@ def offer(model: TensorflowModel) -> tuple[str, ...]:
 
 def _ratio(model: TensorflowModel, path: Path) -> float | None:
     """How many times as fast it is; None where that is nothing, or not sure."""
-    assert model.probe is not None
-    elsewhere = _opened(model.export_onnx(path), model)
-    probe = model.probe
-    here = run(model, probe)
-    for one, other in zip(here, elsewhere(), strict=True):
+    feeds = _feeds(model)
+    elsewhere = _opened(model.export_onnx(path), feeds)
+    fetches = [full_name(name) for name in model.output_names]
+    session, fed = model.sess, {tensor: value for tensor, value in feeds.values()}
+
+    def here() -> list[Any]:
+        return list(session.run(fetches, fed))
+
+    for one, other in zip(here(), elsewhere(), strict=True):
         if one.dtype.kind == "f" and not _near(one, other):
             logger.info("the ONNX export gives other outputs: it is not offered")
             return None
     rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
     for _ in range(TURNS):
-        rounds[0].append(_timed(lambda: run(model, probe)))
+        rounds[0].append(_timed(here))
         rounds[1].append(_timed(elsewhere))
     found = compare(*rounds)
     return found.ratio if found.verdict == "faster" and found.ratio > WORTH else None
 
 
-def _opened(path: Path, model: TensorflowModel) -> Callable[[], list[Any]]:
+def _feeds(model: TensorflowModel) -> dict[str, tuple[str, np.ndarray]]:
+    """By input of the export: the tensor here that it stands for, and a batch of it."""
+    assert model.probe is not None
+    given = feed(model.inputs, model.probe)
+    _, places = feed_iterators(model.net)
+    if not places:
+        return {name: (name, value) for name, value in given.items()}
+    assert model.iterator is not None
+    model.sess.run(model.iterator, given)
+    read = model.sess.run(list(places.values()))
+    return {
+        full_name(name): (tensor, value)
+        for (name, tensor), value in zip(places.items(), read, strict=True)
+    }
+
+
+def _opened(path: Path, feeds: dict[str, tuple[str, np.ndarray]]) -> Callable[[], list[Any]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = int(os.environ.get("LPOT_THREADS", "0"))
     options.log_severity_level = 4
     session = onnxruntime.InferenceSession(str(path), options, ["CPUExecutionProvider"])
-    assert isinstance(model.probe, dict)
-    feeds = {item.name: model.probe[item.name] for item in session.get_inputs()}
-    return lambda: list(session.run(None, feeds))
+    fed = {item.name: feeds[item.name][1] for item in session.get_inputs()}
+    return lambda: list(session.run(None, fed))
 
 
 def _near(one: np.ndarray, other: np.ndarray) -> bool:

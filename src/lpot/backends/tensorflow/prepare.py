@@ -33,6 +33,7 @@ from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
+from lpot.backends.tensorflow.passes.spell_hard_swish import spell_hard_swish
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
 from lpot.core.observations import Extremes
@@ -58,6 +59,7 @@ PASSES = (
     hoist_bias,
     fold_affine,
     push_batchnorm,
+    spell_hard_swish,
     merge_twins,  # what folding has made equal
     equalize_layers,
 )

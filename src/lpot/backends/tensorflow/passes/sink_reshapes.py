@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpot.backends.tensorflow.gelu import match_gelu
+from lpot.backends.tensorflow.activations import GELUS, match_activation
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import MATMUL_ACTIVATIONS
 from lpot.backends.tensorflow.nodes import (
@@ -132,7 +132,7 @@ def _sink_past_sum(
 
 
 def _sink_past_gelu(net: Net, name: str, reshape: NodeDef) -> tuple[Net, str] | None:
-    found = match_gelu(net, reshape.name)
+    found = match_activation(net, reshape.name, GELUS)
     if found is None:
         return None
     last = net.nodes[found[1]]

@@ -1,4 +1,4 @@
-"""Recognising GELU by what it computes, however the graph spells it."""
+"""Recognising GELU and hard swish by what they compute, however the graph spells them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ BINARY: Mapping[str, Callable[..., Any]] = {
     "AddV2": np.add,
     "Sub": np.subtract,
     "RealDiv": np.divide,
+    "Div": np.divide,
     "Pow": np.power,
+    "Minimum": np.minimum,
+    "Maximum": np.maximum,
 }
 _erf = np.vectorize(math.erf, otypes=[np.float64])
 UNARY: Mapping[str, Callable[..., Any]] = {
@@ -27,15 +30,22 @@ UNARY: Mapping[str, Callable[..., Any]] = {
     "Tanh": np.tanh,
     "Square": np.square,
     "Neg": np.negative,
+    "Sigmoid": lambda x: 1.0 / (1.0 + np.exp(-x)),
+    "Relu": lambda x: np.maximum(x, 0.0),
+    "Relu6": lambda x: np.clip(x, 0.0, 6.0),
 }
 POINTS = np.linspace(-4.0, 4.0, 33)
 EXACT = 0.5 * POINTS * (1.0 + _erf(POINTS / math.sqrt(2.0)))
 TANH = 0.5 * POINTS * (1.0 + np.tanh(math.sqrt(2.0 / math.pi) * (POINTS + 0.044715 * POINTS**3)))
+GELUS = {"GeluExact": EXACT, "GeluApproximate": TANH}
+HARD_SWISH = {"HardSwish": POINTS * np.clip(POINTS + 3.0, 0.0, 6.0) / 6.0}
+# What TensorFlow fuses with a convolution in FP32, and has no INT8 kernel for.
+SWISHES = {**HARD_SWISH, "Swish": POINTS / (1.0 + np.exp(-POINTS))}
 MOST_NODES = 16
 
 
-def match_gelu(net: Net, x: str) -> tuple[str, str] | None:
-    """("GeluExact" | "GeluApproximate", last node) when all readers of `x` make up a GELU of it."""
+def match_activation(net: Net, x: str, known: Mapping[str, np.ndarray]) -> tuple[str, str] | None:
+    """(name, last node) when all readers of `x` make up one of the functions known by name."""
     if x in net.pinned or len(net.users.get(x, ())) < 2:
         return None
     values: dict[str, np.ndarray] = {x: POINTS}
@@ -46,7 +56,7 @@ def match_gelu(net: Net, x: str) -> tuple[str, str] | None:
             return None
         del ready[node.name]
         values[node.name] = _value(net, node, values)
-        found = _name(values[node.name])
+        found = _name(values[node.name], known)
         if found and not ready and _is_closed(net, values, node.name):
             return found, node.name
         ready.update((user.name, user) for user in net.users.get(node.name, ()))
@@ -74,13 +84,12 @@ def _scalar(net: Net, name: str) -> float | None:
     return float(value.reshape(-1)[0]) if value is not None and value.size == 1 else None
 
 
-def _name(value: np.ndarray) -> str:
+def _name(value: np.ndarray, known: Mapping[str, np.ndarray]) -> str:
     if value.shape != POINTS.shape:
         return ""
-    # The two differ by up to 5e-4, so the tolerance has to be well below that.
-    if np.abs(value - TANH).max() < 2e-5:
-        return "GeluApproximate"
-    return "GeluExact" if np.abs(value - EXACT).max() < 2e-5 else ""
+    # The two GELUs differ by up to 5e-4, so the tolerance has to be well below that.
+    near = (name for name, truth in known.items() if np.abs(value - truth).max() < 2e-5)
+    return next(near, "")
 
 
 def _is_closed(net: Net, values: dict[str, np.ndarray], last: str) -> bool:
