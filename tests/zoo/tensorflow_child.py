@@ -34,6 +34,8 @@ def tune(out: Path, names: list[str]) -> None:
             result = lpot.tune(
                 model, data, workspace=place / "work", measure_speed=False, **options
             )
+            if hasattr(data, "reset"):
+                data.reset()  # it keeps its place
             keep(place, result, next(iter(data)))
         except LpotError as error:
             say(name=name, step="refused", word=str(error), kind=type(error).__name__)

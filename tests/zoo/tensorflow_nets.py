@@ -15,6 +15,7 @@ import numpy as np
 from backends.tensorflow.nets import graph_of
 from backends.tensorflow.odd_nets import ODD
 from lpot.backends.tensorflow.runtime import tf, v1
+from zoo.tensorflow_inputs import FED, WRONG
 from zoo.tensorflow_packages import packaged
 
 keras = tf.keras
@@ -408,7 +409,8 @@ def cases() -> dict[str, Callable[[], Any]]:
         **{f"structure: {name}": make for name, make in STRUCTURES.items()},
         **{f"odd: {make.__name__}": lambda m=make: _odd(m) for make in ODD},
         **{f"form: {name}": make for name, make in FORMS.items()},
-        **{f"refused: {name}": make for name, make in REFUSED.items()},
+        **{f"fed: {name}": make for name, make in FED.items()},
+        **{f"refused: {name}": make for name, make in {**REFUSED, **WRONG}.items()},
         **{
             f"package: {name}": lambda p=path, s=shape: _of_package(p, s)
             for name, (path, shape) in packaged().items()

@@ -33,6 +33,10 @@ QUICK = (
     "odd: channels_first",
     "form: words to integers",
     "form: subclassed, two arguments",
+    "fed: a nest of dicts and tuples",
+    "fed: devices that are not here",
+    "fed: a scale before a product without bias",
+    "fed: a ragged tensor",
     "refused: half a file",
 )
 
@@ -103,7 +107,7 @@ def judge(rows: list[Row], out: Path) -> None:
 def test_a_few_of_each_kind(tmp_path: Path) -> None:
     rows = rows_of(list(QUICK), tmp_path)
     judge(rows, tmp_path)
-    assert [row.word for row in rows] == ["tuned"] * 5 + ["refused"]
+    assert [row.word for row in rows] == ["tuned"] * 9 + ["refused"]
 
 
 @pytest.mark.slow

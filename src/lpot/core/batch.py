@@ -113,13 +113,18 @@ def split(raw: Any, names: Sequence[str] | None) -> Batch:
     if len(items) == 2:
         first = _container(items[0], count)
         if first is not None:
-            return Batch(first, items[1], ambiguous=count == 2)
+            unnamed = names and isinstance(first, Mapping) and not set(names) <= set(first)
+            nested = _nested(items, len(names)) if names and unnamed else None
+            return nested or Batch(first, items[1], ambiguous=count == 2)
     if count is None:
         return Batch(items[:-1], items[-1]) if len(items) > 1 else Batch(items)
     if len(items) == count + 1:
         return Batch(items[:count], items[count])
     if len(items) == count:
         return Batch(items)
+    nested = _nested(items, count)
+    if nested is not None:
+        return nested
     raise DataError(
         f"the loader yielded a batch of {len(items)} items, but the model has {count} input(s) "
         f"({', '.join(names or ())}): expected {count} item(s), or {count + 1} with the label "
@@ -138,6 +143,27 @@ def _container(value: Any, count: int | None) -> Inputs | None:
     # A graph that reads its own data is fed a file name and a number: words are no array's data.
     words = count is not None and count > 1 and any(isinstance(item, str) for item in value)
     return tuple(value) if arrays or words else None
+
+
+def _nested(raw: Any, count: int) -> Batch | None:
+    """Inputs in nests of dicts and tuples, in their order; dicts go by their sorted keys."""
+    whole = _leaves(raw)
+    if len(whole) == count:
+        return Batch(whole)
+    if isinstance(raw, tuple) and len(raw) == 2:
+        inputs = _leaves(raw[0])
+        return Batch(inputs, raw[1]) if len(inputs) == count else None
+    return None
+
+
+def _leaves(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, Mapping):
+        return tuple(leaf for key in sorted(value, key=str) for leaf in _leaves(value[key]))
+    if isinstance(value, list | tuple) and all(
+        hasattr(item, "shape") or isinstance(item, Mapping | list | tuple) for item in value
+    ):
+        return tuple(leaf for item in value for leaf in _leaves(item))
+    return (value,)
 
 
 def _split_data_batch(raw: Any, names: Sequence[str] | None) -> Batch:
@@ -162,6 +188,9 @@ def _split_mapping(raw: Mapping[str, Any], names: Sequence[str] | None) -> Batch
             break
     missing = [name for name in names or () if name not in inputs]
     if names is not None and missing:
+        nested = None if labels is not None else _nested(raw, len(names))
+        if nested is not None and any(not hasattr(item, "shape") for item in raw.values()):
+            return nested
         raise DataError(
             f"the loader's batch has the keys {sorted(map(str, raw))}, but the model needs "
             f"{list(names)}: missing {missing}"

@@ -2,11 +2,11 @@
 
 The way of a graph, a file a stage:
 
-1. `prepare.py` folds the FP32 graph once (`PASSES`); `match.py` finds units (a compute op with its
+1. `prepare.py` folds the FP32 graph once (`PASSES`); `match.py` finds layers (a compute op with its
    bias, activation and sum) and followers in it. Trials share the result, a `Prepared`.
 2. `repair.py` gives it what the recipe asks for beside precisions (equalized channels, SmoothQuant,
    split outliers, corrected biases): a `Repaired`, with statistics to match.
-3. `plan.py` decides, changing nothing: a `Step` for each INT8 unit, what is fused (`liveness.py`
+3. `plan.py` decides, changing nothing: a `Step` for each INT8 layer, what is fused (`liveness.py`
    says which sums may be done in place), and the `Format` of each tensor (`formats.py`).
 4. `build.py` writes it: a `Draft`, into which `passes/quantize_*.py` put one fused op a step.
 """

@@ -58,9 +58,20 @@ def keras_file(path: Path, spec: ModelSpec) -> Frozen:
                 "safe_mode=False) and give the model object"
             ) from error
         raise UnsupportedModel(
-            f"{path}: not a readable Keras model ({first_line(error)})"
+            f"{path}: not a readable Keras model ({first_line(error)}){_hint(text)}"
         ) from error
     return keras_model(model, spec)
+
+
+def _hint(text: str) -> str:
+    if "No model config" in text:
+        return ". It holds weights alone: load them into the model and give that"
+    if "could not be deserialized" in text or "Could not locate class" in text:
+        return (
+            ". If it has layers of your own, register them "
+            "(keras.saving.register_keras_serializable) or give the loaded model itself"
+        )
+    return ""
 
 
 def keras_model(model: Any, spec: ModelSpec) -> Frozen:

@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -175,8 +176,10 @@ def read_graph_def(path: Path) -> GraphDef:
 def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
     graph_def = frozen.graph_def
     _check_nodes(graph_def, what)
-    for node in graph_def.node:
-        node.attr.pop(COLOCATED, None)  # on one CPU all stand together, and passes remove nodes
+    for node in chain(graph_def.node, *(f.node_def for f in graph_def.library.function)):
+        # On one CPU all stand together, and passes remove nodes.
+        node.attr.pop(COLOCATED, None)
+        node.device = ""
     settle_tables(graph_def)
     graph = import_graph(lightened(graph_def, graph_def.node))
     asked = ModelSpec(

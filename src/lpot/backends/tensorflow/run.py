@@ -116,6 +116,8 @@ def _join(pieces: Sequence[Any]) -> np.ndarray:
 
 def feed(specs: Sequence[InputSpec], inputs: Inputs) -> dict[str, Any]:
     """Tensor name → array of the right type and shape, or an error that says what is not."""
+    if not isinstance(inputs, Mapping):
+        inputs = _components(inputs)
     if isinstance(inputs, Mapping):
         given = {_plain(key): value for key, value in inputs.items()}
     elif len(inputs) != len(specs):
@@ -126,6 +128,13 @@ def feed(specs: Sequence[InputSpec], inputs: Inputs) -> dict[str, Any]:
     else:
         given = {_plain(spec.name): value for spec, value in zip(specs, inputs, strict=True)}
     return {full_name(spec.name): _checked(spec, given) for spec in specs}
+
+
+def _components(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A ragged or sparse tensor as the plain ones that a graph takes in its place."""
+    if not any(isinstance(value, tf.RaggedTensor | tf.SparseTensor) for value in inputs):
+        return inputs
+    return tuple(tf.nest.flatten(list(inputs), expand_composites=True))
 
 
 def _plain(name: Any) -> str:
@@ -152,8 +161,11 @@ def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
     pairs = zip(spec.shape, array.shape, strict=False)
     clash = any(isinstance(want, int) and want != got for want, got in pairs)
     if clash or len(spec.shape) != array.ndim:
+        hint = ""
+        if len(spec.shape) == array.ndim + 1:
+            hint = ": is it one sample, without the batch dimension?"
         raise DataError(
-            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}"
+            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}{hint}"
         )
     return array
 

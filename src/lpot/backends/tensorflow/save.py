@@ -88,7 +88,8 @@ def _verify(model: TensorflowModel, draft: Path) -> None:
     expected, found = run(model, model.probe), run(again, model.probe)
     again.close()
     for name, one, other in zip(model.output_names, expected, found, strict=True):
-        if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
+        same = np.array_equal(one, other, equal_nan=np.asarray(one).dtype.kind == "f")
+        if not same:
             raise SaveError(
                 f"the saved model gives another {name!r} than the one in memory; it was not kept. "
                 "Please report this with the model"

@@ -56,7 +56,7 @@ def _push(net: Net, step: NodeDef) -> Net:
     affine = affine_of(
         net, step, source, _input_channels(net, user), 2 if user.op == "MatMul" else 4
     )
-    if affine is None:
+    if affine is None or (affine.shift.any() and _bias_user(net, user.name) is None):
         return net
     if moved is None:
         return net.changed(_absorb(net, user, source, affine), {step.name})
@@ -85,8 +85,7 @@ def _can_take(net: Net, node: NodeDef, read: str) -> bool:
     if node.op == "MatMul":
         return not node.attr["transpose_a"].b if "transpose_a" in node.attr else True
     # Padding puts zeros where the shift would have been.
-    unpadded = text_attr(node, "padding") == "VALID" or weight.shape[:2] == (1, 1)
-    return unpadded and _bias_user(net, node.name) is not None
+    return text_attr(node, "padding") == "VALID" or weight.shape[:2] == (1, 1)
 
 
 def _bias_user(net: Net, name: str) -> NodeDef | None:
@@ -99,18 +98,22 @@ def _bias_user(net: Net, name: str) -> NodeDef | None:
 def _absorb(net: Net, node: NodeDef, source: str, affine: Affine) -> dict[str, NodeDef]:
     name_for = Namer(net.nodes)
     weight = net.constant(data_inputs(node)[1]).astype(np.float64)  # type: ignore[union-attr]
-    bias_add = _bias_user(net, node.name)
-    assert bias_add is not None
-    bias = net.constant(data_inputs(bias_add)[1])
     inner = _input_shape(node, affine.scale), _input_shape(node, affine.shift)
+    new_weight = make_const(name_for(f"{node.name}/weight"), (weight * inner[0]).astype(np.float32))
+    made = {
+        new_weight.name: new_weight,
+        node.name: with_inputs(node, [source, new_weight.name]),
+    }
+    bias_add = _bias_user(net, node.name)
+    if bias_add is None:  # then there is no shift, either
+        return made
+    bias = net.constant(data_inputs(bias_add)[1])
     axes = _inner_axes(node)
     shift = (weight * inner[1]).sum(axis=axes).reshape(output_channels(node, weight))
-    new_weight = make_const(name_for(f"{node.name}/weight"), (weight * inner[0]).astype(np.float32))
     new_bias = make_const(name_for(f"{node.name}/bias"), (bias + shift).astype(np.float32))
     return {
-        new_weight.name: new_weight,
+        **made,
         new_bias.name: new_bias,
-        node.name: with_inputs(node, [source, new_weight.name]),
         bias_add.name: make_node(
             "BiasAdd", bias_add.name, [node.name, new_bias.name], T=tf.float32
         ),
