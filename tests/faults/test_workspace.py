@@ -234,8 +234,9 @@ import onnx_models, lpot
 model = onnx_models.mlp()
 def judge(given):
     if os.fork() == 0:
+        os.closerange(0, 3)  # whoever reads our output does not wait for this one
         pathlib.Path("child").write_text(str(os.getpid()))
-        time.sleep(60)
+        time.sleep(600)
         os._exit(0)
     while not pathlib.Path("child").exists():
         time.sleep(0.01)
