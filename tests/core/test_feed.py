@@ -72,7 +72,7 @@ def test_other_open_dimensions_must_be_given():
 def test_a_fixed_batch_can_not_be_changed():
     fixed = InputSpec("x", "float32", (1, 3))
     assert settle([fixed], batch_size=1).batch_size == 1
-    with pytest.raises(ConfigError, match="batch of 8 can't be had"):
+    with pytest.raises(ConfigError, match="batch of 8 is not possible"):
         settle([fixed], batch_size=8)
 
 

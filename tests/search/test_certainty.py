@@ -83,7 +83,7 @@ def test_one_number_gets_a_word_on_how_sure_it_is(tmp_path: Path) -> None:
         torn.model, torn.batches[:4], torn.score, 0.1, workspace=tmp_path, measure_speed=False
     )
     assert result.interval is None and result.proven is None
-    assert any("how sure this is can't be told" in note for note in result.notes)
+    assert any("the uncertainty of the drop is unknown" in note for note in result.notes)
 
 
 def scored(folder: Path, evaluate: Any, **options: Any) -> Result:
@@ -195,7 +195,7 @@ def test_held_out_data_may_disagree(tmp_path: Path) -> None:
 
     result = by_metric(tmp_path, goal=Goal(absolute=0.2), held_out=spiteful)
     assert result.met and result.held_out is not None and not result.held_out.met
-    assert any("chosen by chance" in note for note in result.notes)
+    assert any("selection bias" in note for note in result.notes)
 
 
 def test_held_out_data_without_a_metric_are_refused_at_once(tmp_path: Path) -> None:

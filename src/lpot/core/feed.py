@@ -98,8 +98,9 @@ def settle(
     result = Shapes(settled, tuple(notes))
     if batch_size is not None and batch_size != result.batch_size:
         raise ConfigError(
-            f"a batch of {batch_size} can't be had: {settled[0]} fixes it at {result.batch_size}; "
-            "leave batch_size out, or export the model with an open first dimension",
+            f"a batch of {batch_size} is not possible: {settled[0]} fixes it at "
+            f"{result.batch_size}; leave batch_size out, or export the model with an open first "
+            "dimension",
             "batch_size",
         )
     return result

@@ -252,7 +252,7 @@ def _offers(capability: Capability, key: OpKey, rule: Rule) -> bool:
 def _clash(rule: Rule, other: Rule, key: OpKey, lenient: bool, notes: list[str]) -> None:
     message = (
         f"{rule.path or rule.pattern} ({rule}) and {other.path or other.pattern} ({other}) can't "
-        f"both be had for op {key}: take one of them out"
+        f"both hold for op {key}: remove one of them"
     )
     if not lenient:
         raise ConfigError(message, path=rule.path)

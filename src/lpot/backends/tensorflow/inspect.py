@@ -125,7 +125,7 @@ def _notes(
     training = sum(_in_training(model.net, node) for node in model.net.nodes.values())
     if training:
         notes.append(
-            f"{training} batch norm(s) run in training mode: they normalise by the batch at hand, "
+            f"{training} batch norm(s) run in training mode: they normalise by the current batch, "
             "so that each result depends on the other samples; export it with training=False"
         )
     if able and weight_bits("Conv2D", target) == 7:

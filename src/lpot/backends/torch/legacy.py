@@ -125,7 +125,7 @@ def _inlet(graph: fx.Graph, state: Mapping[str, Any], name: str, where: str) -> 
             if len(found) == 1:
                 return _affine(found.pop())
     raise UnsupportedModel(
-        f"{where}: the range of the input of {name!r} can't be told from the data flow of the "
+        f"{where}: the range of the input of {name!r} can't be read off the data flow of the "
         "module: tune the FP32 model again"
     )
 

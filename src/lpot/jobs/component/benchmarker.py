@@ -114,7 +114,7 @@ class Benchmarker:
         if one.timing is None:
             raise EvaluationError(f"the model could not be measured: {one.error}")
         for part in one.fallen:
-            self.listener.note(f"warning: instance {part.number} fell: {part.error}")
+            self.listener.note(f"warning: instance {part.number} failed: {part.error}")
         size = found.batch_size
         self._say(
             f"performance mode: Batch size = {size}, "

@@ -30,7 +30,7 @@ def attach(backend: Backend, source: Model, workspace: Path, word: str) -> None:
     folder = folder_of(workspace, word)
     if not isinstance(backend, Prunable) or not folder.is_dir():
         raise HistoryError(
-            f"{folder}: the pruned model of this trial is not there any more: run the job again"
+            f"{folder}: the pruned model of this trial is no longer there: run the job again"
         )
     place = _statistics(folder)
     observed = load_observations(place) if place.is_file() else {}

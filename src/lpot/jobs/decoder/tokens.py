@@ -49,7 +49,9 @@ class TokenWindows:
     def asking_last_words(self) -> TokenWindows:
         """The same, with labels for the last whole word of each window alone."""
         if self.words is None:
-            raise DataError("last_word needs text, not arrays of tokens: words can't be told there")
+            raise DataError(
+                "last_word needs text, not arrays of tokens: words can't be recognised there"
+            )
         last = self.words.max(axis=1, keepdims=True) - 1  # the last one may be cut off
         labels = np.where(self.words == last, self.ids, IGNORED)
         labels[:, 0] = IGNORED

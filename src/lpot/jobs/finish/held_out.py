@@ -56,8 +56,8 @@ def with_held_out(job: Job, result: Result) -> Result:
         job.add_note(f"{told}: the bar holds there too")
     else:
         job.add_note(
-            f"warning: {told}, below the bar of {job.goal.bar(fp32):.6g}: the winner was chosen by "
-            "chance; evaluate more samples while tuning"
+            f"warning: {told}, below the bar of {job.goal.bar(fp32):.6g}: this may be "
+            "selection bias; evaluate more samples while tuning"
         )
     return replace(result, held_out=HeldOut(fp32, low, met))
 

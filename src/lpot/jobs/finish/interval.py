@@ -32,9 +32,8 @@ def _say_unknown(job: Job, result: Result) -> None:
     if job.request.eval_func is None or result.baseline is None or result.baseline.samples:
         return
     job.add_note(
-        f"how sure this is can't be told: {job.request.door.evaluate} gives one number. One that "
-        "yields a score per "
-        "sample gets bounds of the drop (docs/evaluation.md)"
+        f"the uncertainty of the drop is unknown: {job.request.door.evaluate} gives one number. "
+        "One that yields a score per sample gets bounds (docs/evaluation.md)"
     )
 
 

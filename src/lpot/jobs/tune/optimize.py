@@ -50,7 +50,7 @@ def _remarks(words: tuple[str, ...], space: TuningSpace, backend: Backend) -> li
     cpu = this_cpu()
     if missing == ["bf16"] and not cpu.has("avx512_bf16", "amx_bf16", "bf16"):
         why = f"this CPU ({cpu.name}) has neither avx512_bf16 nor amx_bf16"
-        hint = "; FORCE_BF16=1 in the environment converts TensorFlow graphs all the same"
+        hint = "; FORCE_BF16=1 in the environment converts TensorFlow graphs anyway"
     else:
         why, hint = f"no op of this model can be that with {backend.name} here", ""
     verb = "is" if len(missing) == 1 else "are"

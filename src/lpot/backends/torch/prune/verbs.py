@@ -125,7 +125,7 @@ def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
     word = pruned(ratio)
     if word not in model.variants:
         raise HistoryError(
-            f"the recipe is of a model {word}, which is not there any more: run the same job again"
+            f"the recipe is of a model {word}, which is no longer there: run the same job again"
         )
     found: Variant = model.variants[word]
     return found
