@@ -3,9 +3,10 @@
     python benchmarks/decoders.py FP32.onnx TOKENS.npy [name=model.onnx ...] [--windows 8]
 
 FP32.onnx is `fp32/model.onnx` of a run's workspace, TOKENS.npy windows of test tokens (windows,
-tokens); each further model is a row. Peers are made from FP32.onnx here: MatMulNBitsQuantizer as it
-comes and with `accuracy_level=4`, and quantize_dynamic. Phases are timed in turns with FP32; ratios
-mean something only on a machine with nothing else to do.
+tokens); each further model is a row, printed when it is known. Peers are made from FP32.onnx here:
+MatMulNBitsQuantizer as it comes and with `accuracy_level=4`, and quantize_dynamic. Phases are timed
+in turns with FP32; ratios of several threads mean something only on a machine with nothing else to
+do. With `--threads 1` the clock is the thread's own CPU time, which others can't take from it.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import argparse
 import json
 import math
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -25,14 +27,13 @@ from onnxruntime.quantization import QuantType, matmul_nbits_quantizer, quantize
 
 from lpot.metric.language import Perplexity
 
-THREADS = 2
 PAST, PROMPT = 128, 512
 ROUNDS = 5
 
 
-def opened(path: Path) -> ort.InferenceSession:
+def opened(path: Path, threads: int) -> ort.InferenceSession:
     options = ort.SessionOptions()
-    options.intra_op_num_threads = THREADS
+    options.intra_op_num_threads = threads
     options.log_severity_level = 3
     return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
 
@@ -78,19 +79,17 @@ def peers(source: Path, folder: Path) -> Iterator[tuple[str, Callable[[], Path]]
     yield "ORT quantize_dynamic", lambda: dynamic(source, folder)
 
 
-def seconds(run: Callable[[], Any]) -> float:
-    import time
-
+def seconds(run: Callable[[], Any], clock: Callable[[], float]) -> float:
     best = math.inf
     for _ in range(3):
-        start = time.perf_counter()
+        start = clock()
         run()
-        best = min(best, time.perf_counter() - start)
+        best = min(best, clock() - start)
     return best
 
 
 def phases(
-    fp32: ort.InferenceSession, other: ort.InferenceSession
+    fp32: ort.InferenceSession, other: ort.InferenceSession, clock: Callable[[], float]
 ) -> dict[str, tuple[float, float]]:
     """Of each phase, seconds of the other and how many times faster it is: the median of turns."""
     found = {}
@@ -103,9 +102,9 @@ def phases(
         given = feeds(fp32, ids[:rows, :count], past)
         pairs = [
             (
-                seconds(lambda g=given: fp32.run(None, g)),
-                seconds(lambda g=given: other.run(None, g)),
-            )  # type: ignore[misc]
+                seconds(lambda g=given: fp32.run(None, g), clock),  # type: ignore[misc]
+                seconds(lambda g=given: other.run(None, g), clock),  # type: ignore[misc]
+            )
             for _ in range(ROUNDS)
         ]
         ratio = float(np.median([before / after for before, after in pairs]))
@@ -119,15 +118,17 @@ def size(path: Path) -> int:
     )
 
 
-def row(
-    name: str, path: Path, fp32: Path, truth: float, windows: np.ndarray, quick: bool
-) -> dict[str, Any]:
-    session = opened(path)
-    found: dict[str, Any] = {"model": name, "size": size(path) / size(fp32)}
-    found["perplexity"] = None if quick else perplexity(session, windows) / truth
-    found |= {phase: ratio for phase, (_, ratio) in phases(opened(fp32), session).items()}
+def row(name: str, path: Path, fp32: Path, truth: float, windows: np.ndarray, options: Any) -> None:
+    session = opened(path, options.threads)
+    found: dict[str, Any] = {"model": name, "size": round(size(path) / size(fp32), 4)}
+    if not options.no_perplexity:
+        found["perplexity"] = round(perplexity(session, windows) / truth, 4)
+    if not options.no_times:
+        clock = time.thread_time if options.threads == 1 else time.perf_counter
+        times = phases(opened(fp32, options.threads), session, clock)
+        found |= {phase: round(ratio, 3) for phase, (_, ratio) in times.items()}
+        found |= {f"{phase} ms": round(1e3 * spent, 2) for phase, (spent, _) in times.items()}
     print(json.dumps(found), flush=True)
-    return found
 
 
 def main() -> None:
@@ -139,20 +140,24 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="NAME=MODEL.onnx")
     parser.add_argument("--windows", type=int, default=8)
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--times-only", action="store_true")
+    parser.add_argument("--no-perplexity", action="store_true")
+    parser.add_argument("--no-times", action="store_true")
+    parser.add_argument("--threads", type=int, default=2)
     options = parser.parse_args()
     every = np.load(options.tokens)
     windows = every[:: max(1, len(every) // options.windows)][: options.windows].astype(np.int64)
-    truth = 1.0 if options.times_only else perplexity(opened(options.fp32), windows)
+    truth = 1.0
+    if not options.no_perplexity:
+        truth = perplexity(opened(options.fp32, options.threads), windows)
     print(json.dumps({"model": "FP32", "perplexity": truth, "windows": len(windows)}), flush=True)
     for given in options.models:
         name, _, path = given.partition("=")
-        row(name, Path(path), options.fp32, truth, windows, options.times_only)
+        row(name, Path(path), options.fp32, truth, windows, options)
     if options.no_peers:
         return
     with tempfile.TemporaryDirectory() as folder:
         for name, make in peers(options.fp32, Path(folder)):
-            row(name, make(), options.fp32, truth, windows, options.times_only)
+            row(name, make(), options.fp32, truth, windows, options)
 
 
 if __name__ == "__main__":

@@ -132,6 +132,45 @@ def test_bad_input_is_told_in_words(tmp_path: Path) -> None:
         tuned(source, tmp_path / "e", config={"quantization": {"weight_only": {"group_size": 48}}})
 
 
+def test_folders_that_are_no_decoders_are_told_what_they_lack(tmp_path: Path) -> None:
+    source = folder_with_tokenizer(tmp_path / "net")
+    (source / "config.json").rename(tmp_path / "config.json")
+    with pytest.raises(UnsupportedModel, match=r"no config\.json beside the weights"):
+        tuned(source, tmp_path / "a")
+    (tmp_path / "gguf").mkdir()
+    (tmp_path / "gguf" / "net.gguf").write_bytes(b"GGUF")
+    for place in (tmp_path / "gguf", tmp_path / "gguf" / "net.gguf"):
+        with pytest.raises(UnsupportedModel, match="GGUF holds weights that are quantized already"):
+            tuned(place, tmp_path / "b")
+    (tmp_path / "config.json").rename(source / "config.json")
+    broken = tiny("Llama")
+    with torch.no_grad():
+        broken.model.layers[1].mlp.up_proj.weight[0, 0] = float("nan")
+    broken.save_pretrained(source)
+    with pytest.raises(UnsupportedModel, match=r"layers\.1/mlp/up_proj\.weight.*NaN"):
+        tuned(source, tmp_path / "c")
+    whole = (source / "model.safetensors").read_bytes()
+    (source / "model.safetensors").write_bytes(whole[:20000])
+    with pytest.raises(UnsupportedModel, match="is cut off"):
+        tuned(source, tmp_path / "d")
+
+
+@pytest.mark.parametrize("word", ("float16", "bfloat16"))
+def test_half_precision_in_shards_is_read(word: str, tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+
+    model = tiny("Llama").to(getattr(torch, word))
+    model.save_pretrained(tmp_path / "net", max_shard_size="60KB")
+    assert len(list((tmp_path / "net").glob("*.safetensors"))) > 1
+    path = export_decoder(tmp_path / "net", tmp_path / "out")
+    prompt = np.random.default_rng(0).integers(3, 97, 9)
+    truth = prompt.tolist()
+    with torch.no_grad():
+        for _ in range(4):
+            truth.append(int(model.float()(torch.tensor([truth])).logits[0, -1].argmax()))
+    assert list(generate(lpot.load(path), prompt, 4)) == truth[9:]
+
+
 def test_windows_are_cut_from_files_lists_and_arrays(tmp_path: Path) -> None:
     folder = folder_with_tokenizer(tmp_path / "net")
     (tmp_path / "text.txt").write_text(text(70))

@@ -175,6 +175,11 @@ def is_decoder(source: Any) -> bool:
     return not missing_packages("onnx") and bool(_decoders().is_decoder(source))
 
 
+def why_no_decoder(source: Any) -> str:
+    """What a folder lacks that was most likely meant as a transformers decoder; else empty."""
+    return str(_decoders().why_no_decoder(source))
+
+
 def export_decoder(source: Any, folder: Path) -> Path:
     """A transformers decoder as ONNX with a KV cache; the path of its model.onnx."""
     return Path(_decoders().export_decoder(source, folder))

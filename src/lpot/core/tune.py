@@ -288,6 +288,8 @@ class _Search:
         One that then misses the bar makes room for the next best.
         """
         while (best := self.best) is not None and best.score is not None and best.score.raced_out:
+            if self.task.watch.requested:  # whoever asked us to stop waits for no whole evaluation
+                return
             number = self._take_number()
             trial, model = attempt(self.task, best.recipe, self.baseline, number, None)
             if trial.score is None:

@@ -25,7 +25,7 @@ from lpot.strategy.order import is_fp32
 
 SIZE = 0.1  # of the bytes saved, beside time: of two equally fast formats the smaller is taken
 EXTRA = 2  # evaluations besides those that halving needs
-FINE = 0.002  # of the cost, below which no further evaluation pays
+FINE = 0.01  # of the cost, below which no further evaluation pays: clocks tell no less
 
 
 @dataclass(frozen=True)

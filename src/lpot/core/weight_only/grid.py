@@ -98,12 +98,13 @@ def fit(groups: Floats, fmt: Format, energy: Floats | None = None) -> tuple[Floa
     Among ranges shrunk by a few per cent each, the one with the least squared error wins, each
     column weighed by the energy of the activation that it multiplies ([G, width]).
     """
-    best_scales, best_zeros = _grid(groups, fmt, SHRINKING[0])
+    ends = np.minimum(groups.min(axis=-1), 0), np.maximum(groups.max(axis=-1), 0)
+    best_scales, best_zeros = _grid(*ends, fmt, SHRINKING[0])
     if fmt.bits == 8:  # 256 steps: what clipping cuts off weighs more than finer steps win
         return best_scales, None if fmt.symmetric else best_zeros.astype(np.uint8)
     least = _error(groups, best_scales, best_zeros, fmt, energy)
     for share in SHRINKING[1:]:
-        scales, zeros = _grid(groups, fmt, share)
+        scales, zeros = _grid(*ends, fmt, share)
         error = _error(groups, scales, zeros, fmt, energy)
         better = error < least
         best_scales = np.where(better, scales, best_scales)
@@ -112,19 +113,19 @@ def fit(groups: Floats, fmt: Format, energy: Floats | None = None) -> tuple[Floa
     return best_scales, None if fmt.symmetric else best_zeros.astype(np.uint8)
 
 
-def _grid(groups: Floats, fmt: Format, share: float) -> tuple[Floats, Floats]:
-    low = np.minimum(groups.min(axis=-1), 0) * np.float32(share)
-    high = np.maximum(groups.max(axis=-1), 0) * np.float32(share)
+def _grid(low: Floats, high: Floats, fmt: Format, share: float) -> tuple[Floats, Floats]:
+    """Scales and zero points of ranges of which so much is kept; each range holds 0."""
+    low, high = low * np.float32(share), high * np.float32(share)
     if fmt.symmetric:
         # There is one more code below zero than above: the longer side gets it, by the sign.
         longer = np.where(-low >= high, -low, -high)
-        scales = longer / np.float32(fmt.middle)
-        zeros = np.full_like(scales, fmt.middle)
+        scales: Floats = np.asarray(longer / np.float32(fmt.middle), np.float32)
+        zeros: Floats = np.full_like(scales, fmt.middle)
     else:
-        scales = (high - low) / np.float32(fmt.top)
+        scales = np.asarray((high - low) / np.float32(fmt.top), np.float32)
         zeros = np.zeros_like(scales)
         np.divide(-low, scales, out=zeros, where=scales != 0)
-        zeros = np.clip(np.rint(zeros), 0, fmt.top)
+        zeros = np.clip(np.rint(zeros), 0, fmt.top).astype(np.float32)
     # A group of zeros, or of denormals whose reciprocal overflows, is stored as zeros.
     usable = np.abs(scales) > 1e-30
     return np.where(usable, scales, np.float32(1)).astype(np.float32), zeros
@@ -144,4 +145,5 @@ def _error(
     np.square(off, out=off)
     if energy is not None:
         off *= energy
-    return np.asarray(off.sum(axis=-1))
+    # As a product: sums over axes as short as a group are slow.
+    return np.asarray(off @ np.ones(off.shape[-1], np.float32))

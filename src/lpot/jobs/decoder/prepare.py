@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import export_decoder, get_backend, is_decoder
+from lpot.backends import export_decoder, get_backend, is_decoder, why_no_decoder
 from lpot.config.schema import Config
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
@@ -35,6 +35,9 @@ def prepared(request: Request) -> Request:
         return request
     config = with_name(request.config, request.model)
     model, folder = request.model, folder_of(request.model)
+    lacking = "" if is_decoder(model) else why_no_decoder(model)
+    if lacking:
+        raise UnsupportedModel(f"{model}: {lacking}")
     if is_decoder(model):
         place = _workspace(request, config) / FP32_FOLDER
         request.listener.phase("writing the decoder as ONNX")

@@ -43,6 +43,25 @@ def is_decoder(source: Any) -> bool:
     return any(cls.__module__.startswith("transformers.") for cls in type(source).__mro__)
 
 
+def why_no_decoder(source: Any) -> str:
+    """What a folder or file lacks to be one, where it was most likely meant as one; else empty."""
+    if not isinstance(source, str | Path):
+        return ""
+    place = Path(source)
+    if place.suffix == ".gguf" or (place.is_dir() and any(place.glob("*.gguf"))):
+        return (
+            "GGUF holds weights that are quantized already; give the folder of the FP32 or BF16 "
+            "model (`save_pretrained`), which transformers makes of a GGUF with "
+            "`from_pretrained(folder, gguf_file=…)`"
+        )
+    weights = any(place.glob("*.safetensors")) or (place / "pytorch_model.bin").is_file()
+    if place.is_dir() and weights and not (place / "config.json").is_file():
+        return (
+            "there is no config.json beside the weights: save both with `save_pretrained(folder)`"
+        )
+    return ""
+
+
 def export_decoder(source: Any, folder: Path) -> Path:
     """`folder/model.onnx` with its data beside it, the tokenizer, and genai's settings."""
     stamp = _stamp(source)

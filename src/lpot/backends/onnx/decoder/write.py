@@ -246,8 +246,14 @@ class _Writer:
     # -- protos ------------------------------------------------------------------------------
 
     def _const(self, name: str, value: Any) -> None:
-        if name not in self.weights:
-            self.weights[name] = np.asarray(value, order="C")
+        if name in self.weights:
+            return
+        array = np.asarray(value, order="C")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise UnsupportedModel(
+                f"the weight {name!r} holds NaN or infinite values: is the checkpoint damaged?"
+            )
+        self.weights[name] = array
 
     def _op(
         self, kind: str, inputs: list[str], output: str, name: str = "", **settings: Any
