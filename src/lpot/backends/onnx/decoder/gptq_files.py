@@ -25,9 +25,9 @@ from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
 from lpot.core.card import write_text
 from lpot.core.errors import UnsupportedModel
-from lpot.core.weight_only.gptq_folder import FILE, PARTS, GptqFolder
 from lpot.core.weight_only.grid import Format, Rounded
 from lpot.core.weight_only.pack import pack_gptq, unpack_matmul_nbits
+from lpot.data.gptq_folder import FILE, PARTS, GptqFolder
 
 PACKED = ("gpt2", "phi3", "gpt_neox")  # families that keep q, k, v in one weight
 

@@ -12,7 +12,7 @@ from torch import nn
 from lpot.backends.torch.weight_only.kernels import Chooser
 from lpot.backends.torch.weight_only.linear import WeightOnlyLinear
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
-from lpot.core.weight_only.gptq_folder import GptqFolder
+from lpot.data.gptq_folder import GptqFolder
 
 
 def load_decoder(folder: Path, chooser: Chooser | None = None) -> nn.Module:

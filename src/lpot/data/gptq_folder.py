@@ -13,6 +13,7 @@ import numpy as np
 from lpot.core.errors import UnsupportedModel
 from lpot.core.weight_only.grid import Format, Rounded
 from lpot.core.weight_only.pack import unpack_gptq
+from lpot.data.optional import require
 
 FILE = "model.safetensors"
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
@@ -59,11 +60,10 @@ class GptqFolder:
         return {}
 
     def _opened(self) -> Any:
-        from safetensors import SafetensorError, safe_open
-
+        package = require("safetensors", "a folder of GPTQ's files")
         try:
-            return safe_open(self.folder / FILE, framework="np")
-        except (OSError, SafetensorError) as error:
+            return package.safe_open(self.folder / FILE, framework="np")
+        except (OSError, package.SafetensorError) as error:
             raise UnsupportedModel(f"{self.folder / FILE}: can't be read ({error})") from error
 
 
