@@ -12,14 +12,18 @@ pytest.importorskip("tensorflow")
 pytest.importorskip("onnxruntime")
 
 from backends.tensorflow.nets import Maker, graph_of, image
+from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.passes.equalize_layers import equalize_layers
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.backends.tensorflow.streams import find_streams
+from lpot.core.ptq.distance import distance
+from lpot.core.space import restrict
 from search.as_tensorflow import as_tensorflow, turned
 from search.tear import MENDED
 from search.tear_more import MENDED_MORE
 
+BACKEND = TensorflowBackend()
 NETS = {**MENDED, **MENDED_MORE}
 TORN = ("residual stream", "depthwise chain", "branches", "perceptron", "squeeze and excite")
 TORN += ("giant channel", "padded shortcut")
@@ -45,6 +49,18 @@ def test_fp32_results_stay_bit_for_bit(name: str) -> None:
     assert even is not net
     batch = turned(torn.batches[0][0])
     np.testing.assert_array_equal(run(net, batch), run(even, batch))
+
+
+@pytest.mark.parametrize("name", ["residual stream", "branches"])
+def test_a_torn_net_is_near_fp32_with_all_in_int8(name: str) -> None:
+    """From the file to the INT8 model as a user gets it: without equalization half is lost."""
+    torn = NETS[name](3)
+    model = BACKEND.load(as_tensorflow(torn.model).as_graph_def())
+    batches = [(turned(batch[0]),) for batch in torn.batches[:4]]
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    built = BACKEND.build(model, recipe, BACKEND.observe(model, batches, (0,))[0])
+    truth, found = BACKEND.run(model, batches[0]), BACKEND.run(built, batches[0])
+    assert distance(truth, found) < 0.01
 
 
 def streams(build: Callable[[Maker, Any], Any]) -> list[tuple[set[str], set[str]]]:
