@@ -122,7 +122,13 @@ def test_however_it_ends_no_row_is_left_behind(here: Path, number: int, status: 
     slow = here / "marks" / "slow"
     slow.touch()
     call_it = [sys.executable, "-m", "lpot.cli", "tune-all", path]
-    parent = subprocess.Popen(call_it, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    parent = subprocess.Popen(
+        call_it,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        # A shell starts what is to run in the background with Ctrl-C ignored.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
     wait_for(lambda: count(here, "sleeping") == 1)
     (row,) = psutil.Process(parent.pid).children()
     parent.send_signal(number)
