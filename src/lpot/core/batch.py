@@ -75,18 +75,22 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value.asnumpy())
     if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
         value = value.detach().cpu()
-        if str(value.layout) != "torch.strided":
-            value = value.to_dense()
+        value = value.to_dense() if _is_packed(value) else value
         return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
     return np.asarray(value)
 
 
 def size_in_bytes(value: Any) -> int:
     """Of an array or tensor, 0 of anything else; torch's sparse tensors don't tell nbytes."""
-    layout = getattr(value, "layout", None)
-    if layout is not None and str(layout) != "torch.strided":
+    if _is_packed(value):
         return int(value.numel() * value.element_size())
     return int(getattr(value, "nbytes", 0) or 0)
+
+
+def _is_packed(value: Any) -> bool:
+    """A tensor of torch's whose values do not lie one after the other: sparse, or oneDNN's."""
+    layout = str(getattr(value, "layout", ""))
+    return layout.startswith("torch.") and layout != "torch.strided"
 
 
 def split(raw: Any, names: Sequence[str] | None) -> Batch:
