@@ -180,7 +180,7 @@ def test_a_student_learns_from_its_teacher_by_the_yaml(net: Any) -> None:
         {
             "distillation": {
                 "train": {
-                    "end_epoch": 8,
+                    "end_epoch": 16,
                     "optimizer": {"SGD": {"learning_rate": 0.1, "momentum": 0.9}},
                     "criterion": {
                         "KnowledgeDistillationLoss": {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,9 @@ pytest.importorskip("onnxruntime")
 
 import lpot
 from formats.make import case
+from lpot.backends import get_backend
 from lpot.core.history import History
+from lpot.core.overflow import TOLERANCE
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.store import load_observations, save_observations
@@ -45,6 +48,19 @@ def native(model: Any) -> Any:
     return model.native if hasattr(model, "native") else model
 
 
+@pytest.fixture
+def holds(framework: str, caplog: pytest.LogCaptureFixture) -> Callable[[float], bool]:
+    """The files were made for a CPU with VNNI: where sums overflow, that is said instead."""
+
+    def check(score: float) -> bool:
+        warned = [text for text in caplog.messages if "use all 8 bits" in text]
+        caplog.clear()
+        overflows = get_backend(framework).worst_error("MatMul") > TOLERANCE
+        return bool(warned) == overflows and (overflows or score > NEAR)
+
+    return check
+
+
 @everywhere
 def test_recipes_and_journals(framework: str, workspace: Path) -> None:
     (trial,) = History.read(workspace / "history.jsonl").trials
@@ -57,20 +73,22 @@ def test_recipes_and_journals(framework: str, workspace: Path) -> None:
 
 
 @everywhere
-def test_statistics_rebuild_the_trial(framework: str, workspace: Path) -> None:
+def test_statistics_rebuild_the_trial(
+    framework: str, workspace: Path, holds: Callable[[float], bool]
+) -> None:
     model, _, score = case(framework)
-    assert score(native(recover(model, workspace, 1))) > NEAR
+    assert holds(score(native(recover(model, workspace, 1))))
     (path,) = workspace.glob("observations-*.npz")
     save_observations(path, load_observations(path))  # and as they are written today
-    assert score(native(recover(model, workspace, 1))) > NEAR
+    assert holds(score(native(recover(model, workspace, 1))))
 
 
 @everywhere
-def test_saved_models(framework: str, workspace: Path) -> None:
+def test_saved_models(framework: str, workspace: Path, holds: Callable[[float], bool]) -> None:
     model, _, score = case(framework)
     needs = {"module": model} if framework == "pytorch" else {}
     found = lpot.load(workspace / BEST[framework], **needs)
-    assert score(native(found)) > NEAR
+    assert holds(score(native(found)))
 
 
 def test_reports(tmp_path: Path) -> None:

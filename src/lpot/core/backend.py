@@ -121,6 +121,10 @@ class Backend(ABC, Generic[M]):
     def versions(self) -> dict[str, str]:
         """What the results depend on: framework and its kernels."""
 
+    def worst_error(self, kind: str) -> float:
+        """How far the largest sum of 8-bit products is off on this CPU, relative to the truth."""
+        return 0.0
+
     def reduced(self, value: Any) -> Any:
         """As `reducer_override` of a pickler: how a value of the framework goes to a process of
         ours, its weights as buffers apart (`pickle.PickleBuffer`) and not pickled."""

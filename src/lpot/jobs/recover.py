@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ from lpot.backends import get_backend
 from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
+from lpot.core.overflow import overflow_of
 from lpot.core.repairs import pruned
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
 from lpot.jobs.compress.variants import attach
 from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.trained import trained_model
+
+logger = logging.getLogger(__name__)
 
 
 def recover(model: Any, history: str | Path, number: int) -> Model:
@@ -39,6 +43,8 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     if static:
         place = observations_path(path.parent, found.fingerprint)
         observations = load_observations(place).get(trial.recipe.samples)
+    if trouble := overflow_of(trial.recipe, backend.worst_error):
+        logger.warning("%s: trial %d: %s", path, number, trouble)
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met
     return built

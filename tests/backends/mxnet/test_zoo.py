@@ -45,7 +45,8 @@ block = mx.gluon.SymbolBlock(symbol, [mx.sym.var(n) for n in names])
 own = block.collect_params()
 for name, value in {**args, **auxs}.items():
     if name in own:
-        own[name]._load_init(value, mx.cpu())
+        # Weights of 7 bits, for CPUs without VNNI, are stored as integers.
+        own[name]._load_init(value, mx.cpu(), cast_dtype=True, dtype_source="saved")
 np.save(out, block(x).asnumpy())
 assert "lpot" not in sys.modules
 print(json.dumps(names))

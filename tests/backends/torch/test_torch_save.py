@@ -254,11 +254,11 @@ def test_a_full_range_model_warns_where_it_would_overflow(
     bits: int,
     warned: bool,
 ) -> None:
-    from lpot.backends.torch import save as saving
+    from lpot.backends.torch import abilities
 
     facts = json.loads((saved / "lpot.json").read_text())
     full = any(config["activation"].get("bits") == 8 for config in facts["recipe"]["configs"])
-    monkeypatch.setattr(saving, "worst_error", lambda: 0.5 if bits == 7 else 0.0)
+    monkeypatch.setattr(abilities, "worst_error", lambda: 0.5 if bits == 7 else 0.0)
     BACKEND.restore(saved, nets.Cnn())
     assert any("overflow" in record.message for record in caplog.records) == (warned and full)
 

@@ -13,6 +13,7 @@ import numpy as np
 import onnx
 import onnxruntime
 
+from lpot.backends.onnx import abilities
 from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.bodies import Body, parts, places, put_back
@@ -234,6 +235,9 @@ class OnnxBackend(Backend[OnnxModel]):
 
     def versions(self) -> dict[str, str]:
         return {"onnx": onnx.__version__, "onnxruntime": onnxruntime.__version__}
+
+    def worst_error(self, kind: str) -> float:
+        return abilities.worst_error(kind)
 
 
 def _check_names(model: OnnxModel, recipe: Recipe) -> None:

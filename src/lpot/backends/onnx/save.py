@@ -12,7 +12,6 @@ import numpy as np
 import onnx
 import onnxruntime as ort
 
-from lpot.backends.onnx.abilities import worst_error
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
@@ -122,6 +121,6 @@ def restore(backend: OnnxBackend, path: Path) -> OnnxModel:
     compare_card(card, path, backend.versions())
     model = OnnxModel(backend, graph, recipe=recipe_of(card, path), source=source)
     model.met = card.get("met")
-    if trouble := overflow_of(model.recipe, worst_error):
+    if trouble := overflow_of(model.recipe, backend.worst_error):
         logger.warning("%s: %s", path, trouble)
     return model

@@ -118,7 +118,7 @@ class TensorflowBackend(Backend[TensorflowModel]):
 
     def restore(self, path: Path) -> TensorflowModel:
         model = saving.restore(self, path)
-        if trouble := overflow_of(model.recipe, error_of):
+        if trouble := overflow_of(model.recipe, self.worst_error):
             logger.warning("%s: %s", path, trouble)
         return model
 
@@ -164,3 +164,6 @@ class TensorflowBackend(Backend[TensorflowModel]):
 
     def versions(self) -> dict[str, str]:
         return {"tensorflow": tf.__version__}
+
+    def worst_error(self, kind: str) -> float:
+        return error_of(kind)

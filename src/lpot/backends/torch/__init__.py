@@ -202,6 +202,9 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     def versions(self) -> dict[str, str]:
         return abilities.versions()
 
+    def worst_error(self, kind: str) -> float:
+        return abilities.worst_error()
+
 
 def _plain(module: Any) -> Any:
     """The nn.Module of a handle, or the module itself."""

@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from lpot.backends.torch.abilities import worst_error
 from lpot.backends.torch.checkpoint import DAMAGE, write_configure, write_weights
 from lpot.backends.torch.describe import Described, describe, rebuild
 from lpot.backends.torch.hub import guard_of, is_transformers, write_config
@@ -137,7 +136,7 @@ def restore(backend: TorchBackend, path: Path, module: nn.Module | None = None) 
     card = read_card(path)
     compare_card(card, path, backend.versions())
     model.met = card.get("met")
-    if trouble := overflow_of(model.recipe, lambda kind: worst_error()):
+    if trouble := overflow_of(model.recipe, backend.worst_error):
         logger.warning("%s: %s", path, trouble)
     return model
 
