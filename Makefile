@@ -43,6 +43,7 @@ test-avx2: avx2-env
 		$(AVX2)/bin/python -m pytest -m "not slow" $(PARALLEL)
 	$(if $(HAS_MXNET),$(AVX2_MXNET)/bin/python -m pytest -m "not slow" $(MXNET_TESTS))
 	$(BIN)/python -m pytest tests/avx2
+	$(if $(HAS_MXNET),$(MXNET)/bin/python -m pytest tests/avx2/test_target.py)
 
 avx2-env: $(AVX2)/bin/python $(if $(HAS_MXNET),$(AVX2_MXNET)/bin/python)
 
@@ -102,7 +103,7 @@ docs: $(VENV)/.dev
 
 # Wheel and source archive, the same bytes each time, tried in empty environments.
 dist: $(VENV)/.dev
-	$(BIN)/python tools/dist.py --try onnx data search
+	$(BIN)/python tools/dist.py --try onnx data search pytorch tensorflow $(if $(HAS_MXNET),mxnet)
 
 release: $(VENV)/.dev
 	$(BIN)/python tools/release.py

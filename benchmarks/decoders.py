@@ -1,12 +1,14 @@
-"""Decoders: perplexity, token, prompt and size of our runs beside ONNX Runtime's own quantizers.
+"""Decoders: perplexity, token, prompt and size of our runs beside other tools.
 
-    python benchmarks/decoders.py FP32.onnx TOKENS.npy [name=model.onnx ...] [--windows 8]
+    python benchmarks/decoders.py FP32.onnx TOKENS.npy [name=model.onnx ...] [--source FOLDER]
 
 FP32.onnx is `fp32/model.onnx` of a run's workspace, TOKENS.npy windows of test tokens (windows,
-tokens); each further model is a row, printed when it is known. Peers are made from FP32.onnx here:
-MatMulNBitsQuantizer as it comes and with `accuracy_level=4`, and quantize_dynamic. Phases are timed
-in turns with FP32; ratios of several threads mean something only on a machine with nothing else to
-do. With `--threads 1` the clock is the thread's own CPU time, which others can't take from it.
+tokens); each further model is a row, printed as soon as it is known. Peers (decoder_peers.py) are
+made from FP32.onnx, or from the transformers folder that it came from. Losses are kept by window
+in `--losses FOLDER`: none is computed twice, and a run that was cut off goes on. Ratios of
+perplexities are paired, on windows spread over the text. Phases are timed in turns with FP32 of
+ONNX Runtime; ratios of several threads mean something only on a machine with nothing else to do.
+With `--threads 1` the clock is the thread's own CPU time, which others can't take from it.
 """
 
 from __future__ import annotations
@@ -14,121 +16,96 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import re
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx
-import onnxruntime as ort
-from onnxruntime.quantization import QuantType, matmul_nbits_quantizer, quantize_dynamic
+from decoder_peers import Decoder, OnnxRuntime, peers
 
-from lpot.metric.language import Perplexity
+from lpot.jobs.decoder.losses import KnownLosses, digest
+from lpot.jobs.decoder.paired import spread, standing
+from lpot.metric.language import losses
 
 PAST, PROMPT = 128, 512
-ROUNDS = 5
+# Name, rows, tokens, positions in the cache, calls in a turn.
+CASES = (
+    ("token", 1, 1, PAST, 15),
+    ("token x4", 4, 1, PAST, 5),
+    ("prompt", 1, PROMPT, 0, 1),
+)
 
 
-def opened(path: Path, threads: int) -> ort.InferenceSession:
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.log_severity_level = 3
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+class Text:
+    """Windows spread over a text, and what each model lost in each."""
+
+    def __init__(self, windows: np.ndarray, count: int, folder: Path | None) -> None:
+        self.windows = windows
+        self.order = spread(len(windows))[:count]
+        self.folder = folder
+        self.fp32 = self._kept("FP32")
+
+    def _kept(self, name: str) -> KnownLosses:
+        word = re.sub(r"\W+", "-", name)
+        path = None if self.folder is None else self.folder / f"{word}-{digest(self.windows)}.jsonl"
+        return KnownLosses(path)
+
+    def losses(self, name: str, decoder: Decoder) -> np.ndarray:
+        """Mean loss of a token, by window."""
+        kept = self.fp32 if name == "FP32" else self._kept(name)
+        found = []
+        for at in self.order:
+            known = kept.get(at)
+            if known is None:
+                ids = self.windows[at : at + 1]
+                each = losses(decoder.logits(ids), ids)
+                known = float(each.sum()), float(each.size)
+                kept.put(at, known)
+            found.append(known[0] / known[1])
+        return np.asarray(found)
 
 
-def feeds(session: ort.InferenceSession, ids: np.ndarray, past: int = 0) -> dict[str, np.ndarray]:
-    rows, count = ids.shape
-    found = {"input_ids": ids, "attention_mask": np.ones((rows, past + count), np.int64)}
-    for value in session.get_inputs():
-        if value.name.startswith("past"):
-            sizes = (rows, value.shape[1], past, value.shape[3])
-            found[value.name] = np.zeros(sizes, np.float32)
-    return found
-
-
-def perplexity(session: ort.InferenceSession, windows: np.ndarray) -> float:
-    metric = Perplexity()
-    for window in windows:
-        (logits,) = session.run(["logits"], feeds(session, window[None]))
-        metric.update(logits, window[None])
-    return metric.result()
-
-
-def nbits(source: Path, folder: Path, level: int | None) -> Path:
-    """ONNX Runtime's default: blocks of 128, symmetric, the level left out."""
-    quantizer = matmul_nbits_quantizer.MatMulNBitsQuantizer(
-        onnx.load(source), block_size=128, is_symmetric=True, accuracy_level=level
-    )
-    quantizer.process()
-    path = folder / f"nbits{level}.onnx"
-    quantizer.model.save_model_to_file(str(path), use_external_data_format=False)
-    return path
-
-
-def dynamic(source: Path, folder: Path) -> Path:
-    path = folder / "dynamic.onnx"
-    quantize_dynamic(str(source), str(path), weight_type=QuantType.QInt8, per_channel=True)
-    return path
-
-
-def peers(source: Path, folder: Path) -> Iterator[tuple[str, Callable[[], Path]]]:
-    yield "ORT MatMulNBitsQuantizer", lambda: nbits(source, folder, None)
-    yield "… with accuracy_level=4", lambda: nbits(source, folder, 4)
-    yield "ORT quantize_dynamic", lambda: dynamic(source, folder)
-
-
-def seconds(run: Callable[[], Any], clock: Callable[[], float]) -> float:
-    best = math.inf
-    for _ in range(3):
+def turn(run: Callable[[], Any], count: int, clock: Callable[[], float]) -> float:
+    """The median of some calls."""
+    found = []
+    for _ in range(count):
         start = clock()
         run()
-        best = min(best, clock() - start)
-    return best
+        found.append(clock() - start)
+    return float(np.median(found))
 
 
-def phases(
-    fp32: ort.InferenceSession, other: ort.InferenceSession, clock: Callable[[], float]
-) -> dict[str, tuple[float, float]]:
-    """Of each phase, seconds of the other and how many times faster it is: the median of turns."""
-    found = {}
+def phases(fp32: Decoder, other: Decoder, options: Any) -> dict[str, Any]:
+    """Of each phase, milliseconds of the other and how many times faster: medians of turns."""
+    clock = time.thread_time if options.threads == 1 else time.perf_counter
+    found: dict[str, Any] = {}
     ids = np.random.default_rng(0).integers(3, 90, (4, PROMPT))
-    for name, rows, count, past in (
-        ("token", 1, 1, PAST),
-        ("token x4", 4, 1, PAST),
-        ("prompt", 1, PROMPT, 0),
-    ):
-        given = feeds(fp32, ids[:rows, :count], past)
-        pairs = [
-            (
-                seconds(lambda g=given: fp32.run(None, g), clock),  # type: ignore[misc]
-                seconds(lambda g=given: other.run(None, g), clock),  # type: ignore[misc]
-            )
-            for _ in range(ROUNDS)
-        ]
-        ratio = float(np.median([before / after for before, after in pairs]))
-        found[name] = (min(after for _, after in pairs), ratio)
+    for name, rows, count, past, calls in CASES:
+        if name not in options.cases.split(","):
+            continue
+        both = [each.run(ids[:rows, :count], past) for each in (fp32, other)]
+        for run in both:
+            run()
+        pairs = [[turn(run, calls, clock) for run in both] for _ in range(options.rounds)]
+        found[name] = round(float(np.median([before / after for before, after in pairs])), 3)
+        found[f"{name} ms"] = round(1e3 * float(np.median([after for _, after in pairs])), 2)
     return found
 
 
-def size(path: Path) -> int:
-    return sum(
-        item.stat().st_size for item in path.parent.glob(f"{path.name}*") if item.suffix != ".json"
-    )
-
-
-def row(name: str, path: Path, fp32: Path, truth: float, windows: np.ndarray, options: Any) -> None:
-    session = opened(path, options.threads)
-    found: dict[str, Any] = {"model": name, "size": round(size(path) / size(fp32), 4)}
-    if not options.no_perplexity:
-        found["perplexity"] = round(perplexity(session, windows) / truth, 4)
+def row(name: str, decoder: Decoder, fp32: Decoder, text: Text, options: Any) -> None:
+    found: dict[str, Any] = {"model": name, "size": round(decoder.size / fp32.size, 4)}
     if not options.no_times:
-        clock = time.thread_time if options.threads == 1 else time.perf_counter
-        times = phases(opened(fp32, options.threads), session, clock)
-        found |= {phase: round(ratio, 3) for phase, (_, ratio) in times.items()}
-        found |= {f"{phase} ms": round(1e3 * spent, 2) for phase, (spent, _) in times.items()}
-    print(json.dumps(found), flush=True)
+        found |= phases(fp32, decoder, options)
+        print(json.dumps(found), flush=True)
+    if not options.no_perplexity:
+        off = text.losses(name, decoder) - text.losses("FP32", fp32)
+        known = standing(off, len(text.windows))
+        found["perplexity"] = round(math.exp(known.difference), 4)
+        found["±"] = round(known.error, 4)
+        print(json.dumps(found), flush=True)
 
 
 def main() -> None:
@@ -138,26 +115,34 @@ def main() -> None:
     parser.add_argument("fp32", type=Path)
     parser.add_argument("tokens", type=Path)
     parser.add_argument("models", nargs="*", metavar="NAME=MODEL.onnx")
-    parser.add_argument("--windows", type=int, default=8)
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--source", type=Path, help="the transformers folder")
+    parser.add_argument("--windows", type=int, default=16)
+    parser.add_argument("--losses", type=Path)
+    parser.add_argument(
+        "--peers", default="", help="only those with this in their name; - for none"
+    )
     parser.add_argument("--no-perplexity", action="store_true")
     parser.add_argument("--no-times", action="store_true")
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cases", default="token,token x4,prompt")
     options = parser.parse_args()
-    every = np.load(options.tokens)
-    windows = every[:: max(1, len(every) // options.windows)][: options.windows].astype(np.int64)
-    truth = 1.0
+    text = Text(np.load(options.tokens).astype(np.int64), options.windows, options.losses)
+    fp32 = OnnxRuntime(options.fp32, options.threads)
     if not options.no_perplexity:
-        truth = perplexity(opened(options.fp32, options.threads), windows)
-    print(json.dumps({"model": "FP32", "perplexity": truth, "windows": len(windows)}), flush=True)
+        value = math.exp(float(text.losses("FP32", fp32).mean()))
+        print(json.dumps({"model": "FP32", "perplexity": value, "windows": len(text.order)}))
     for given in options.models:
         name, _, path = given.partition("=")
-        row(name, Path(path), options.fp32, truth, windows, options)
-    if options.no_peers:
-        return
+        row(name, OnnxRuntime(Path(path), options.threads), fp32, text, options)
     with tempfile.TemporaryDirectory() as folder:
-        for name, make in peers(options.fp32, Path(folder)):
-            row(name, make(), options.fp32, truth, windows, options)
+        for name, make in peers(options.fp32, Path(folder), options.source, options.threads):
+            if options.peers not in name:
+                continue
+            try:
+                row(name, make(), fp32, text, options)
+            except Exception as error:  # one that fails is a row, too
+                print(json.dumps({"model": name, "failed": str(error)[:200]}), flush=True)
 
 
 if __name__ == "__main__":

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import random
+import sys
+from functools import partial
 from itertools import groupby
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -15,6 +19,31 @@ from hypothesis import settings
 if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "LPOT_THREADS"):
         os.environ.setdefault(name, "1")
+
+# Hundreds of processes are started here: each would compile what it imports once more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+# After what NumPy and children look at.
+from lpot.core.benchmark import Settings  # noqa: E402
+
+# Quick tests never judge speed: that it is measured can be seen in a moment. Once a package is
+# imported, our module that times is changed so.
+MOMENTS: dict[tuple[str, str], dict[str, Any]] = {
+    ("lpot", "jobs.finish.speed"): {
+        "SETTINGS": Settings(seconds=0.15),
+        "PROFILE_SECONDS": 0.1,
+    },
+    ("lpot", "jobs.benchmark.plan"): {"Settings": partial(Settings, seconds=0.3)},
+    ("lpot", "jobs.benchmark.order"): {"Settings": partial(Settings, seconds=0.3)},
+    ("lpot", "jobs.benchmark.quick_look"): {"SECONDS": 0.02},
+    ("lpot", "jobs.decoder.phases"): {"SECONDS": 0.02, "TURN": 0.02},
+    ("onnxruntime", "backends.onnx.weight_only.guard"): {"SECONDS": 0.005, "MOST_COPIES": 4},
+    ("torch", "backends.torch.weight_only.kernels"): {"SECONDS": 0.005},
+    ("tensorflow", "backends.tensorflow.offer"): {"SECONDS": 0.01},
+}
+FULL: dict[str, dict[str, Any]] = {}  # as they were
+FSYNC = os.fsync
 
 # Examples are never timed: on a busy machine, or an emulated CPU, a correct one takes seconds.
 settings.register_profile("lpot", deadline=None)
@@ -36,6 +65,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for tests in files:
         draw.shuffle(tests)
     items[:] = [test for tests in files for test in tests]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    slow = item.get_closest_marker("slow") is not None
+    for (package, name), moment in MOMENTS.items():
+        if package in sys.modules:
+            values = vars(importlib.import_module(f"lpot.{name}"))
+            full = FULL.setdefault(name, {key: values[key] for key in moment})
+            values.update(full if slow else moment)
+    # Hundreds of tunings, none of which must outlive a power cut.
+    os.fsync = FSYNC if slow else lambda handle: None
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Times of ops are those of these tests, not of the user's earlier tunings."""
+    os.environ.setdefault("LPOT_CACHE", str(tmp_path_factory.mktemp("cache")))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

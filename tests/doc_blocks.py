@@ -91,12 +91,43 @@ def wrong_words(command: list[str]) -> list[str]:
 
 def run_shell(block: Block, folder: Path) -> None:
     """Each command; `make` is the reader's to run: its targets are what runs the tests."""
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path}
     for number, line in enumerate(block.text.splitlines(), block.line):
         if not line.strip() or line.startswith(("make ", "#")):
             continue
-        done = subprocess.run(
-            ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"line {number}: {line}\n{done.stdout}\n{done.stderr}"
+        run = run_lpot if line.startswith("lpot ") else run_bash
+        status, told = run(line, folder)
+        assert status == 0, f"line {number}: {line}\n{told}"
+
+
+def run_bash(line: str, folder: Path) -> tuple[int, str]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-c", line],
+        cwd=folder,
+        env={**os.environ, "PATH": path},
+        capture_output=True,
+        text=True,
+    )
+    return done.returncode, f"{done.stdout}\n{done.stderr}"
+
+
+def run_lpot(line: str, folder: Path) -> tuple[int, str]:
+    """In this process, where frameworks are imported already, as if in a new one."""
+    from click.testing import CliRunner
+
+    from lpot.cli import cli
+
+    paths = list(sys.path)
+    _forget(folder)
+    try:
+        done = CliRunner().invoke(cli, shlex.split(line, comments=True)[1:])
+    finally:
+        sys.path[:] = paths
+        _forget(folder)
+    return done.exit_code, done.output
+
+
+def _forget(folder: Path) -> None:
+    """Pages have modules of one name."""
+    for file in folder.glob("*.py"):
+        sys.modules.pop(file.stem, None)

@@ -96,3 +96,34 @@ assert not {"torch", "tensorflow", "onnxruntime"} & set(sys.modules)
 def test_every_section_exists_and_its_framework_is_imported_only_to_run_it() -> None:
     done = run(SECTIONS)
     assert done.returncode == 0, done.stderr
+
+
+RACE = """
+import sys
+from pathlib import Path
+import numpy as np
+from board import Board
+from lpot.jobs.benchmark.contestant import Contestant
+made = [Contestant("pace:walker", "callable", label, arguments={"seconds": seconds})
+        for label, seconds in (("FP32", 0.004), ("ours", 0.002), ("peer", -1.0))]
+Board(Path(sys.argv[1])).race("one", "net", "Net", made, {"x": np.zeros(1)}, 1.5, 0.1)
+"""
+PACE = """
+import time
+from lpot.core.batch import InputSpec
+def walker(seconds):
+    if seconds < 0:
+        raise RuntimeError("a long story " * 40)
+    return (lambda feed: time.sleep(seconds)), [InputSpec("x", "float64", (1,))]
+"""
+
+
+def test_a_race_has_the_quickest_rounds_and_a_failure_one_line(tmp_path: Path) -> None:
+    (tmp_path / "pace.py").write_text(PACE)
+    done = run(f"import sys; sys.path.append({str(tmp_path)!r})\n{RACE}", str(tmp_path))
+    assert done.returncode == 0, done.stderr[-2000:]
+    rows = {line.split()[2]: line for line in done.stdout.splitlines() if " Net " in line}
+    assert set(rows) == {"FP32", "ours", "peer", "goal"}
+    assert "1.00 by the quickest rounds" in rows["FP32"]
+    assert "by the quickest rounds" in rows["ours"]
+    assert "failed: " in rows["peer"] and rows["peer"].endswith("[...]")

@@ -1,11 +1,21 @@
-"""CONTRIBUTING's table leads to files and lists that are there."""
+"""CONTRIBUTING's table leads to files and lists that are there, and following it is enough."""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import lpot
+from follow_contributing import ADDITIONS, RUN_ALL
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
@@ -48,3 +58,46 @@ def test_lists_of_the_table_are_where_it_says(name: str, path: str) -> None:
 )
 def test_targets_that_are_named_exist(target: str) -> None:
     assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def followed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[bool], dict[str, str]]:
+    """All additions made in one copy of the package, and used: name → what went wrong."""
+
+    @functools.cache
+    def made(slow: bool) -> dict[str, str]:
+        folder = tmp_path_factory.mktemp("followed")
+        package = Path(shutil.copytree(Path(lpot.__file__).parent, folder / "src" / "lpot"))
+        uses = folder / "uses"
+        uses.mkdir()
+        for name, addition in ADDITIONS.items():
+            addition.made(package)
+            if addition.slow == slow:
+                (uses / f"{name}.py").write_text(addition.use, "utf-8")
+        path = os.pathsep.join([str(package.parent), str(ROOT / "tests")])
+        done = subprocess.run(
+            [sys.executable, "-c", RUN_ALL, str(uses)],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": path},
+            cwd=folder,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        return dict(json.loads(done.stdout.splitlines()[-1]))
+
+    return made
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(name, marks=pytest.mark.slow if addition.slow else ())
+        for name, addition in ADDITIONS.items()
+    ],
+)
+def test_following_a_row_is_enough(followed: Callable[[bool], dict[str, str]], row: str) -> None:
+    for package in ("onnxruntime", *(("torch", "tensorflow") if ADDITIONS[row].slow else ())):
+        pytest.importorskip(package)
+    assert any(line.startswith(f"| {row} ") for line in ROWS)
+    wrong = followed(ADDITIONS[row].slow)
+    assert row not in wrong, wrong[row]

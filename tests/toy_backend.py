@@ -28,6 +28,7 @@ from lpot.core.numerics import (
     quantize,
     quantize_weight,
 )
+from lpot.core.observations import Snapshots, copied
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import Capability, OpInfo
 
@@ -139,22 +140,14 @@ class ToyBackend(Backend[ToyModel]):
         self, model: ToyModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
     ) -> dict[int, Observations]:
         stats = {layer.name: TensorStats.empty() for layer in model.net.layers}
-        probe: list[Inputs] = []
-        done: dict[int, Observations] = {}
-        seen = 0
+        found = Snapshots(sizes, lambda seen, probe: Observations(seen, copied(stats), probe))
         for inputs in batches:
             x = _array(model, inputs)
-            probe = probe or [(x,)]
-            seen += len(x)
             for layer in model.net.layers:
                 stats[layer.name].update(x)
                 x = layer(x)
-            for size in (size for size in sizes if 0 < size <= seen and size not in done):
-                done[size] = _snapshot(stats, seen, probe)
-        if not seen:
-            raise CalibrationError("the calibration loader gave no batch")
-        last = _snapshot(stats, seen, probe)
-        return {size: done.get(size, last) for size in sizes}
+            found.add(inputs, len(x))
+        return found.all()
 
     def build(
         self, model: ToyModel, recipe: Recipe, observations: Observations | None = None
@@ -213,10 +206,6 @@ def _low(layer: Dense, config: OpConfig, observations: Observations | None) -> D
 
 def _scale(params: QuantParams) -> np.ndarray:
     return np.asarray(params.scale, np.float32)
-
-
-def _snapshot(stats: Mapping[str, TensorStats], seen: int, probe: Sequence[Inputs]) -> Observations:
-    return Observations(seen, {name: item.copy() for name, item in stats.items()}, tuple(probe))
 
 
 def _array(model: ToyModel, inputs: Inputs) -> np.ndarray:

@@ -96,6 +96,8 @@ def repacked(archive: bytes) -> bytes:
 
 def tried(wheel: Path, name: str) -> None:
     """Install it in an empty environment and do what the extra is for."""
+    # Nor may a checkout or another interpreter that the caller works with be found.
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "LPOT_"))}
     with tempfile.TemporaryDirectory(prefix="lpot-try-") as folder:
         venv.create(folder, with_pip=True)
         python = Path(folder) / "bin" / "python"
@@ -104,9 +106,9 @@ def tried(wheel: Path, name: str) -> None:
         # The pins are for the newest frameworks; MXNet needs an old numpy, which rules them out.
         pins = [] if name == "mxnet" else ["--constraint", str(ROOT / "constraints.txt")]
         install = [str(python), "-m", "pip", "install", "--quiet", *pins, what]
-        subprocess.run(install, check=True, cwd=folder)
+        subprocess.run(install, check=True, cwd=folder, env=clean)
         trial = [str(python), "-P", str(TRIALS / f"trial_{name}.py")]
-        subprocess.run(trial, check=True, cwd=folder, stdout=subprocess.DEVNULL)
+        subprocess.run(trial, check=True, cwd=folder, env=clean, stdout=subprocess.DEVNULL)
         if name == "core":
             check_budgets(python)
             check_types(Path(folder), python)
@@ -124,8 +126,9 @@ def check_budgets(python: Path) -> None:
 
 
 def asked(python: Path, program: str) -> str:
+    """`-I`: whatever the caller's environment says."""
     return subprocess.run(
-        [str(python), "-P", "-c", program], check=True, capture_output=True, text=True
+        [str(python), "-I", "-c", program], check=True, capture_output=True, text=True
     ).stdout
 
 
@@ -144,6 +147,17 @@ def check_types(folder: Path, python: Path) -> None:
         if len(wrong) != 1 or f"program.py:{last}:" not in wrong[0]:
             raise SystemExit(f"a user's {name} does not see our types:\n{done.stdout}{done.stderr}")
         print(f"{name} sees our types")
+
+
+def check_source(archive: Path) -> None:
+    """Whoever unpacks it has all that the checkout has, tests and Makefile among it."""
+    if not (ROOT / ".git").exists():
+        return
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True)
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    if missing := sorted({*listed.stdout.decode().split()} - names):
+        raise SystemExit(f"{archive.name} lacks {', '.join(missing)}: see MANIFEST.in")
 
 
 def check_wheel(wheel: Path) -> None:
@@ -168,7 +182,9 @@ def main() -> int:
             if one.read_bytes() != other.read_bytes():
                 raise SystemExit(f"{one.name} is not the same when built again")
     (wheel,) = (path for path in made if path.suffix == ".whl")
+    (archive,) = (path for path in made if path.suffix == ".gz")
     check_wheel(wheel)
+    check_source(archive)
     for path in made:
         print(path)
     for name in [] if given.extras is None else ["core", *given.extras]:

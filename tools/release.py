@@ -1,7 +1,7 @@
 """The checklist of a release, run rather than read.
 
     python tools/release.py --quick      what takes seconds
-    python tools/release.py              all of it: about an hour
+    python tools/release.py              all of it: about two hours
 
 Nothing is published: when all is well, the commands that do so are printed.
 """
@@ -68,6 +68,8 @@ QUICK: dict[str, Callable[[], str]] = {
 }
 LONG: dict[str, Callable[[], str]] = {
     "all tests, on this CPU and on an emulated one": lambda: run("make", "test-all"),
+    "the tests reach enough": lambda: run("make", "coverage"),
+    "the oldest and the newest versions": lambda: run("make", "test-versions"),
     "the examples": lambda: run("make", "examples"),
     "wheel and source archive": lambda: run("make", "dist"),
 }

@@ -1,7 +1,7 @@
 """`make test-versions`: the quick suite with the oldest and the newest versions that we promise.
 
     python tools/versions.py                     every environment that this machine can make
-    python tools/versions.py onnx-oldest         one of them
+    python tools/versions.py onnx-oldest-3.11    one of them
     python tools/versions.py --list
 
 Each environment is fresh: uv chooses the versions from the bounds in pyproject.toml, so that the
@@ -50,7 +50,12 @@ class Environment:
     @property
     def requirements(self) -> list[str]:
         project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-        return [*project["dependencies"], *project["optional-dependencies"][self.extra], *TOOLS]
+        wanted = [*project["dependencies"], *project["optional-dependencies"][self.extra], *TOOLS]
+        if self.extra == "pytorch" and not self.oldest:
+            # The newest that has a build for CPUs: a plain torch brings gigabytes of CUDA.
+            pins = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
+            wanted += [pin for pin in pins if pin.startswith("torch==")]
+        return wanted
 
     @property
     def tests(self) -> tuple[str, ...]:
@@ -63,8 +68,10 @@ ENVIRONMENTS = (
     Environment("onnx", False, "3.12"),
     Environment("onnx", False, "3.13"),
     Environment("tensorflow", True, "3.11"),
+    Environment("tensorflow", False, "3.12"),
     Environment("tensorflow", False, "3.13"),
     Environment("pytorch", True, "3.11"),
+    Environment("pytorch", False, "3.11"),
     Environment("pytorch", False, "3.13"),
 )
 

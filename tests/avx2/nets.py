@@ -13,7 +13,7 @@ from lpot.core.backend import Target
 from lpot.core.model import Model
 from lpot.core.space import restrict
 
-BACKENDS = ("onnx", "pytorch", "tensorflow")
+BACKENDS = ("onnx", "pytorch", "tensorflow", "mxnet")
 INTEGER, MIXED = "integer", "mixed"
 TARGETS: tuple[Target, ...] = ("avx2", "vnni")
 
@@ -32,6 +32,13 @@ def net(framework: str, name: str) -> tuple[Any, list[Any]]:
         if name == INTEGER:
             return torch_nets.seeded(torch_nets.Cnn()), torch_nets.images()
         return torch_nets.transformers_model("bert")
+    if framework == "mxnet":
+        from backends.mxnet import nets as mxnet_nets
+
+        if name == INTEGER:
+            return mxnet_nets.mlp(), mxnet_nets.pairs()
+        # Of signed values oneDNN halves a convolution's weights where there is no VNNI.
+        return mxnet_nets.cnn(), [tuple(map(abs, batch)) for batch in mxnet_nets.images()]
     from backends.tensorflow import nets as tf_nets
 
     if name == INTEGER:

@@ -23,7 +23,14 @@ from lpot.core.cpu import this_cpu
 
 pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
-PACKAGES = {"onnx": "onnxruntime", "pytorch": "torch", "tensorflow": "tensorflow"}
+PACKAGES = {
+    "onnx": "onnxruntime",
+    "pytorch": "torch",
+    "tensorflow": "tensorflow",
+    "mxnet": "mxnet",
+}
+# Two products of 16 bits, cut to one; MXNet takes off what it had shifted signed values by, too.
+MOST_LOST = {"mxnet": 100}
 LOSS = re.compile(r"the worst case loses (\d+)% of the result")
 
 
@@ -31,6 +38,7 @@ LOSS = re.compile(r"the worst case loses (\d+)% of the result")
 class Journey:
     """What models gave where they were built, and what an emulated process told of them."""
 
+    framework: str
     folder: Path
     here: dict[str, list[np.ndarray]]
     warned_here: dict[str, list[str]]
@@ -73,7 +81,7 @@ def journey(
             here[f"{name}-{target}"] = [np.asarray(out) for out in outputs]
     warned_here = _visited(Path(sys.executable), framework, folder)["warnings"]
     found = _visited(emulated, framework, folder)
-    yield Journey(folder, here, warned_here, found["kind"], found["warnings"])
+    yield Journey(framework, folder, here, warned_here, found["kind"], found["warnings"])
 
 
 def _visited(python: Path, framework: str, folder: Path) -> dict[str, Any]:
@@ -103,7 +111,7 @@ def test_a_model_for_avx2_gives_the_same_there(journey: Journey) -> None:
 def test_a_model_for_vnni_is_told_where_it_overflows(journey: Journey, name: str) -> None:
     (told,) = (text for text in journey.warned_there[f"{name}-vnni"] if "overflow" in text)
     loss = LOSS.search(told)
-    assert loss is not None and 10 <= int(loss[1]) <= 60  # two products of 16 bits, cut to one
+    assert loss is not None and 10 <= int(loss[1]) <= MOST_LOST.get(journey.framework, 60)
     assert "`target: avx2`" in told
     assert not any("overflow" in text for text in journey.warned_there[f"{name}-avx2"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Barrier, Thread
@@ -100,6 +101,25 @@ def test_a_holder_that_died_here_is_known_at_once(
     again = Lease(store, told.append)
     again.hold()
     assert not told
+    again.release()
+
+
+def test_a_store_whose_clock_was_set_back_is_not_waited_for(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dead = Lease(store)
+    dead.hold()
+    stop_renewing(dead)
+    elsewhere(monkeypatch)
+    now = ObjectStore.modified
+    late = {"lease/00000001.beat": 3600.0}  # as written an hour from now
+    monkeypatch.setattr(
+        ObjectStore, "modified", lambda self, name: now(self, name) + late.get(name, 0.0)
+    )
+    start = time.monotonic()
+    again = Lease(store)
+    again.hold()
+    assert time.monotonic() - start > 0.9, "it was given the time to renew"
     again.release()
 
 

@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sklearn")
 
 from tests.compress.nets import Batches, Residual, scorer, trained  # noqa: E402
+from torch import nn  # noqa: E402
 
 import lpot  # noqa: E402
 from lpot.config import load  # noqa: E402
@@ -128,6 +129,44 @@ def test_a_target_that_misses_the_bar_gives_the_sparsest_that_holds_it(net: Any)
     assert scorer(TEST)(model.native) == found.accuracy
 
 
+def test_a_loss_with_a_teacher_compares_with_the_model_as_it_was() -> None:
+    torch.manual_seed(1)
+    layers = (nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))
+    given = conf(0.5, end=6)
+    given["pruning"]["train"]["optimizer"] = {"Adam": {"learning_rate": 0.005}}
+    loss = {"temperature": 2.0, "loss_types": ["CE", "KL"], "loss_weights": [0.0, 1.0]}
+    given["pruning"]["train"]["criterion"] = {"KnowledgeDistillationLoss": loss}
+    prune = Pruning(given)
+    prune.model, prune.eval_func = trained(nn.Sequential(*layers), TRAIN), scorer(TEST)
+    prune.train_dataloader = [(images, None) for images, _ in TRAIN]  # no labels
+    prune()
+    found = prune.result
+    assert found.sparsity.share == pytest.approx(0.5, abs=0.01) and found.reached
+    assert found.accuracy > 0.9 * found.baseline
+
+
+def test_where_no_epoch_holds_the_bar_the_model_comes_back_as_it_was(net: Any) -> None:
+    before = {name: tensor.clone() for name, tensor in net.state_dict().items()}
+    given = conf(0.5)
+    given["pruning"]["approach"]["weight_compression"]["initial_sparsity"] = 0.25
+    prune = Pruning(given)
+    prune.model, prune.pruning_func = net, loop_of(prune)
+    prune.eval_func = lambda model: float(all(bool(w.all()) for w in model.fc.parameters()))
+    prune()
+    found = prune.result
+    assert (found.met, found.reached, found.accuracy) == (True, False, found.baseline)
+    assert found.sparsity.share == 0
+    assert all(torch.equal(before[name], tensor) for name, tensor in net.state_dict().items())
+
+
+def test_a_training_that_ends_before_the_zeros_do_is_told(net: Any) -> None:
+    prune = Pruning(conf(0.5, end=5))
+    prune.model, prune.pruning_func = net, loop_of(prune, 2)
+    prune()
+    said = "ended with epoch 1, before the pruners' end_epoch (5): the zeros from 12.5 to 50 %"
+    assert any(said in note for note in prune.result.notes)
+
+
 def test_a_loop_without_hooks_and_hooks_without_a_loop_are_told(net: Any) -> None:
     prune = Pruning(conf())
     prune.model, prune.pruning_func = net, lambda model: None
@@ -149,6 +188,18 @@ def test_a_loop_without_hooks_and_hooks_without_a_loop_are_told(net: Any) -> Non
         (
             "pruners:\n        - {initial_sparsity: 0.9, target_sparsity: 0.1}",
             ":7: .*below initial",
+        ),
+        (
+            "initial_sparsity: 0.5\n      pruners:\n        - {target_sparsity: 0.1}",
+            r":8: .*pruners\[0\]: target_sparsity is 0.1, below the initial sparsity \(0.5\)",
+        ),
+        (
+            "pruners:\n        - {parameters: {pattern: 4x4}}",
+            ":7: .*parameters: pattern: .*tile_pattern_1x1",
+        ),
+        (
+            "pruners:\n        - {parameters: {stride: 0}}",
+            ":7: .*parameters: stride: given 0, expected a number of rows",
         ),
     ],
 )
@@ -216,6 +267,33 @@ def test_a_chain_prunes_and_then_quantizes_with_one_report(net: Any, tmp_path: P
     assert model.is_quantized
     assert [step.name for step in scheduler.steps] == ["Pruning", "Quantization"]
     assert scheduler.report().startswith("1. Pruning: ")
+
+
+@pytest.mark.parametrize("by_yaml", [True, False])
+def test_a_chain_that_distills_keeps_the_zeros(net: Any, by_yaml: bool, tmp_path: Path) -> None:
+    teacher = copy.deepcopy(net)
+    prune = Pruning(conf(0.5))
+    prune.pruning_func = loop_of(prune)
+    loss = {"KnowledgeDistillationLoss": {"temperature": 2.0}}
+    train = {"end_epoch": 1, "optimizer": {"SGD": {"learning_rate": 0.02}}, "criterion": loss}
+    distiller = Distillation({"distillation": {"train": train}})
+    distiller.teacher_model, distiller.train_dataloader = teacher, TRAIN
+    if not by_yaml:  # a loop that knows of no hooks
+        distiller.train_func = lambda model: [w.data.add_(0.01) for w in model.parameters()]
+    quantizer = Quantization({"tuning": {"workspace": {"path": str(tmp_path)}}})
+    quantizer.calib_dataloader = TRAIN
+    quantizer.measure_speed = False
+    scheduler = Scheduler()
+    scheduler.model = net
+    scheduler.append(prune, distiller, quantizer)
+    model = scheduler()
+    assert model.is_quantized and distiller.sparsity.share == prune.result.sparsity.share
+    zeros = {name: (t == 0).float().mean() for name, t in distiller.model.native.named_parameters()}
+    assert all(zeros[layer.name] == layer.share for layer in prune.result.sparsity.layers)
+    assert [line.split(", ")[-1] for line in scheduler.report().splitlines()[:2]] == [
+        "1. Pruning: 50.0 % zeros",
+        "2. Distillation: 50.0 % zeros",
+    ]
 
 
 def test_training_for_int8_and_pruning_are_combined(net: Any, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def test_resnet20_is_cut_fitted_distilled_and_quantized(example: Any, tmp_path: 
     found = example("resnet20").main([*given, "--ratio", "0.1"])
     assert found["holds the bar"]
     assert found["pruned INT8"] >= 0.99 * found["FP32"]
-    assert found["pruned"] == ["pruned 10%"] and found["bytes"][1] < found["bytes"][0]
+    assert found["pruned"] == 0.1 and found["bytes"][1] < found["bytes"][0]
 
 
 def test_minilm_is_cut_fitted_distilled_and_quantized(example: Any, tmp_path: Path) -> None:
@@ -46,14 +46,24 @@ def test_minilm_is_cut_fitted_distilled_and_quantized(example: Any, tmp_path: Pa
     assert found["pruned INT8 F1"] >= 0.99 * found["FP32 F1"]
 
 
-@pytest.mark.parametrize("sparsity", [0.5, 0.8])
-def test_magnitude_pruning_by_yaml(example: Any, tmp_path: Path, sparsity: float) -> None:
-    magnitude = example("magnitude")
-    (found,) = magnitude.main(
-        ["--data", str(DATA), "--workspace", str(tmp_path), "--sparsity", str(sparsity)]
+@pytest.mark.parametrize(("sparsity", "epochs"), [(0.5, 16), (0.8, 48)])
+def test_magnitude_pruning_by_yaml(
+    example: Any, tmp_path: Path, sparsity: float, epochs: int
+) -> None:
+    given = ["--sparsity", str(sparsity), "--epochs", str(epochs)]
+    (found,) = example("magnitude").main(
+        ["--data", str(DATA), "--workspace", str(tmp_path), *given]
     )
     assert found["holds the bar"] and found["accuracy"] >= 0.99 * found["FP32"]
-    if found["target reached"]:
-        assert found["sparsity"] == pytest.approx(sparsity, abs=1e-3)
-    else:  # the sparsest that held the bar, told as such
-        assert 0 < found["sparsity"] < sparsity
+    assert found["target reached"]
+    assert found["sparsity"] == pytest.approx(sparsity, abs=1e-3)
+
+
+def test_a_sparsity_that_can_not_hold_the_bar(example: Any, tmp_path: Path) -> None:
+    """Without the time to make up for it: the sparsest state that held the bar, told as such."""
+    given = ["--sparsity", "0.97", "--epochs", "6"]
+    (found,) = example("magnitude").main(
+        ["--data", str(DATA), "--workspace", str(tmp_path), *given]
+    )
+    assert found["holds the bar"] and found["accuracy"] >= 0.99 * found["FP32"]
+    assert not found["target reached"] and found["sparsity"] < 0.97

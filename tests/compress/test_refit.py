@@ -12,6 +12,7 @@ from torch import nn  # noqa: E402
 
 from lpot.backends.torch.prune import refit as refitting  # noqa: E402
 from lpot.backends.torch.prune.cut import left_of, removed, skipped  # noqa: E402
+from lpot.backends.torch.prune.distill import watched_layers  # noqa: E402
 from lpot.backends.torch.prune.measure import importance, sound_groups  # noqa: E402
 from lpot.backends.torch.prune.refit import refit  # noqa: E402
 
@@ -124,3 +125,11 @@ def test_convolutions_of_one_dimension_and_layers_without_bias(bias: bool) -> No
         before = float((small(x) - full(x)).square().mean())
         assert refit(small, full, few) == ["last", "head"]
         assert float((small(x) - full(x)).square().mean()) < before
+
+
+def test_blocks_are_compared_with_the_ones_they_stand_in_for() -> None:
+    full = nn.Sequential(*(Block(8) for _ in range(6)))
+    small = skipped(full, ["0", "2", "3"], {})
+    # 0: nothing before it could give it; 1 gives what 3 gave; 4 and 5 their own.
+    assert watched_layers(small, full) == ["3", "4", "5"]
+    assert watched_layers(full, full) == ["0", "2", "3", "5"]

@@ -151,3 +151,23 @@ def test_cuts_are_chosen_by_harm_for_the_time_they_save() -> None:
     whole = Cut("blocks.1", 1.0, 0.3, 0.2, block=True)
     assert choose([inside, whole], 0.05) == (whole,)  # cheaper for what it saves
     assert choose([inside, whole], 0.3) == (whole,)
+
+
+def test_cuts_are_chosen_by_the_harm_they_do_together() -> None:
+    """Two blocks that stand in for each other are cheap alone, but not both."""
+    cuts = [Cut(name, 1.0, harm, 0.2, True) for name, harm in (("a", 0.1), ("b", 0.11), ("c", 0.2))]
+
+    def together(tried: tuple[Cut, ...]) -> float:
+        return 0.9 if {"a", "b"} <= {cut.target for cut in tried} else 0.3
+
+    assert [cut.target for cut in choose(cuts, 0.4)] == ["a", "b"]
+    assert [cut.target for cut in choose(cuts, 0.4, together)] == ["a", "c"]
+    # More than there is: all of them.
+    assert len(choose(cuts, 0.9, together)) == 3
+
+
+def test_a_block_takes_what_was_chosen_inside_with_it() -> None:
+    inner, outer = Cut("top.conv", 0.5, 0.1, 0.2), Cut("top", 1.0, 0.4, 0.3, True)
+    assert choose([inner, outer], 0.1) == (inner,)
+    assert choose([inner, outer], 0.25) == (outer,)
+    assert choose([inner, Cut("top.conv", 0.75, 0.3, 0.25)], 0.22)[0].share == 0.75

@@ -96,3 +96,5 @@ def test_json_schema_accepts_the_template(tmp_path: Path) -> None:
     jsonschema.validate(raw, json_schema())
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate({"tunning": {}}, json_schema())
+    with pytest.raises(jsonschema.ValidationError, match="minimum of 1"):
+        jsonschema.validate({"tuning": {"exit_policy": {"max_trials": 0}}}, json_schema())

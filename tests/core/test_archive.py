@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import io
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -10,8 +13,9 @@ import pytest
 
 from lpot.core import archive
 from lpot.core.archive import check_archive
-from lpot.core.errors import HistoryError
+from lpot.core.errors import DataError, HistoryError
 from lpot.core.store import load_observations
+from lpot.data import get_dataset
 
 
 def packed(path: Path, size: int) -> Path:
@@ -39,3 +43,18 @@ def test_what_is_no_bomb_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     check_archive(tmp_path / "a.npz")
     (tmp_path / "b.npz").write_bytes(b"no archive at all")
     check_archive(tmp_path / "b.npz")
+
+
+def test_streams_without_an_end_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gz and tar do not say beforehand how much they hold."""
+    monkeypatch.setattr(archive, "LARGEST", 1 << 20)
+    for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
+        (tmp_path / f"{name}.gz").write_bytes(gzip.compress(bytes(2 << 20)))
+    with pytest.raises(DataError, match=r"gz: can't be unpacked: .* more than 1 MiB"):
+        get_dataset("MNIST", root=str(tmp_path), train=False)[0]
+    with tarfile.open(tmp_path / "cifar-10-python.tar.gz", "w:gz") as made:
+        member = tarfile.TarInfo("cifar-10-batches-py/test_batch")
+        member.size = 2 << 20
+        made.addfile(member, io.BytesIO(bytes(member.size)))
+    with pytest.raises(DataError, match="more than 1 MiB"):
+        get_dataset("CIFAR10", root=str(tmp_path), train=False)[0]

@@ -36,7 +36,7 @@ def test_unite_with_an_unknown_rank():
     ],
 )
 def test_unite_refuses_unlike_inputs(other):
-    with pytest.raises(DataError, match=r"unlike inputs: 'fp32' .*'int8'"):
+    with pytest.raises(DataError, match=r"different inputs: 'fp32' .*'int8'"):
         unite({"fp32": [IMAGE], "int8": [other]})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal, Objectives
 from lpot.core.model import Model
 from lpot.core.result import Result
@@ -20,6 +20,22 @@ FP32 = Score(0.9, latency=0.010, size=4000, memory=100)
 
 def cost(score: Score, *words: str) -> float:
     return Objectives(words, (1.0,) * len(words)).cost(score, FP32, GOAL)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("higher", "baseline", "accuracy"), [(True, 0.1 + 0.2, 0.2), (False, 0.7, 0.8)]
+)
+def test_on_the_bar_is_enough(higher: bool, baseline: float, accuracy: float) -> None:
+    """0.1 + 0.2 - 0.1 is more than 0.2, and 0.7 + 0.1 less than 0.8, by the last bit."""
+    goal = Goal(absolute=0.1, higher_is_better=higher)
+    assert goal.is_met(accuracy, baseline)
+    assert not goal.is_met(accuracy - 1e-6 if higher else accuracy + 1e-6, baseline)
+
+
+def test_a_share_of_nothing_is_no_bar() -> None:
+    Goal(absolute=0.1).check_baseline(0.0)
+    with pytest.raises(EvaluationError, match="a relative bar is meaningless for 0"):
+        GOAL.check_baseline(0.0)
 
 
 def test_each_objective_wants_its_own() -> None:

@@ -66,6 +66,15 @@ def test_where_the_clock_can_not_tell_less_fp32_wins() -> None:
     assert Preference(GOAL, FP32).best(unmeasured) is unmeasured[1]
 
 
+def test_among_equals_the_smaller_file_wins() -> None:
+    one = trial(1, Score(0.9, latency=0.005, size=1000), floats=1)
+    padded = trial(2, Score(0.9, latency=0.005, size=990), floats=1)
+    smaller = trial(3, Score(0.9, latency=0.005, size=900), floats=1)
+    preference = Preference(GOAL, FP32)
+    assert preference.prefers(smaller, one) and not preference.prefers(one, smaller)
+    assert not preference.prefers(padded, one)
+
+
 def test_what_failed_is_never_the_best() -> None:
     failed = trial(1, None)
     assert Preference(GOAL, FP32).best([failed]) is None

@@ -156,6 +156,7 @@ def test_never_lost_where_it_would_have_been_won(higher: bool) -> None:
             assert not met
             low, high = lost.bounds or (1, 0)
             assert low - 1e-9 <= scores.sum() / 40 <= high + 1e-9
+            assert lost.accuracy == (low if higher else high)  # the worst it could have been
             assert seen >= (race.earliest((0.0, 1.0)) or 0)
     assert given_up > 100
 

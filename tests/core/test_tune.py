@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lpot.core.goal import Goal, Objective, Objectives
-from lpot.core.history import History
+from lpot.core.history import DEATHS, History
 from lpot.core.limits import Limits, Watch
 from lpot.core.model import Model
 from lpot.core.race import Race
@@ -131,3 +131,12 @@ def test_nothing_that_failed_is_handed_back(tmp_path: Path) -> None:
     outcome, kept = run(tmp_path, Broken(), [low(3), low(2)])
     assert outcome.best is None and not kept
     assert [trial.error for trial in outcome.trials] == ["RuntimeError: no kernel"] * 2
+
+
+def test_a_recipe_in_which_the_process_died_comes_last(tmp_path: Path) -> None:
+    """It may have been killed for another reason: with all else missed, it is tried once more."""
+    history = History.open(tmp_path / "history.jsonl", {"model": "toy"})
+    for _ in range(DEATHS):
+        history.begin(1, low(3))
+    outcome, _ = run(tmp_path, Scores(low2=0.1), [low(3), low(2)], limits=Limits())
+    assert outcome.best is not None and outcome.best.met and outcome.best.recipe == low(3)

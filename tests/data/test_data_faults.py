@@ -157,7 +157,7 @@ def test_a_record_nobody_took_apart(tmp_path: Path) -> None:
 def test_what_can_not_be_an_image(step: dict[str, Any], image: Any) -> None:
     if "AlignImageChannel" in step and np.ndim(image) == 3:
         pytest.skip("nothing to align, nothing to refuse")
-    with pytest.raises(DataError, match=r"no image yet|of shape"):
+    with pytest.raises(DataError, match=r"not an image yet|of shape"):
         compose(step)((image, 0))
 
 

@@ -109,7 +109,7 @@ def test_missing_images(coco):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"image_id": 9}, "annotation 10 speaks of image 9"),
+        ({"image_id": 9}, "annotation 10 refers to image 9"),
         ({"category_id": 1}, "annotation 10 has category 1"),
         ({"bbox": [1, 2]}, r"annotation 10 has the box \[1, 2\], expected x, y, width"),
     ],

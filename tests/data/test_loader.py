@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lpot.core.errors import ConfigError, DataError
-from lpot.data import DataLoader, as_numpy, build_loader, compose, get_dataset, wrap
+from lpot.data import DataLoader, build_loader, compose, get_dataset
 from lpot.data.collate import collate
 from lpot.data.draw import generator
 
@@ -85,8 +85,6 @@ def test_shuffle_follows_the_seed():
 def test_samplers():
     assert labels(DataLoader(Numbers(), 2, sampler=[6, 0, 3])) == [[6, 0], [3]]
     assert labels(DataLoader(Numbers(), batch_sampler=[[1, 2], [0]])) == [[1, 2], [0]]
-    assert labels(DataLoader(Numbers(), 2).with_sampler([5, 4, 3])) == [[5, 4], [3]]
-    assert labels(DataLoader(Numbers(), 2).with_batch_size(7)) == [list(range(7))]
     with pytest.raises(DataError, match="asks for sample 9, but Numbers has 7"):
         labels(DataLoader(Numbers(), 2, sampler=[9]))
 
@@ -257,19 +255,6 @@ def test_ragged_labels_stay_lists_and_ragged_inputs_are_refused():
         list(DataLoader(Ragged(), 2))
 
 
-def test_wrap_torch():
-    torch = pytest.importorskip("torch")
-    source = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(6, 1), torch.arange(6))
-    wrapped = wrap(torch.utils.data.DataLoader(source, batch_size=4))
-    assert wrapped.batch_size == 4 and not wrapped.one_shot and len(wrapped) == 2
-    for _ in range(2):
-        batches = list(wrapped)
-        assert isinstance(batches[0][0], np.ndarray) and batches[0][0].shape == (4, 1)
-        assert batches[1][1].tolist() == [4, 5]
-    batch = as_numpy({"a": torch.ones(2, requires_grad=True), "b": torch.ones(2).bfloat16()})
-    assert isinstance(batch["a"], np.ndarray) and batch["b"].dtype == torch.bfloat16
-
-
 def test_torch_iterable_dataset_is_a_stream():
     torch = pytest.importorskip("torch")
 
@@ -278,46 +263,6 @@ def test_torch_iterable_dataset_is_a_stream():
             return iter([(torch.zeros(2), n) for n in range(3)])
 
     assert labels(DataLoader(Rows(), 2)) == [[0, 1], [2]]
-
-
-def test_wrap_tensorflow():
-    tf = pytest.importorskip("tensorflow")
-    source = tf.data.Dataset.from_tensor_slices((np.arange(6.0), np.arange(6))).batch(4)
-    wrapped = wrap(source)
-    assert wrapped.batch_size == 4 and not wrapped.one_shot
-    assert [batch[1].tolist() for batch in wrapped] == [[0, 1, 2, 3], [4, 5]]
-    assert [batch[1].tolist() for batch in wrapped] == [[0, 1, 2, 3], [4, 5]]
-
-
-def test_wrap_generators():
-    def batches():
-        for n in range(3):
-            yield np.full((2, 1), n), np.zeros(2)
-
-    once = wrap(batches())
-    assert once.one_shot and once.batch_size == 2, "looking at the first batch does not lose it"
-    assert [int(batch[0][0, 0]) for batch in once] == [0, 1, 2]
-    with pytest.raises(DataError, match=r"iterated only once.*function that makes"):
-        list(once)
-    again = wrap(batches)
-    assert not again.one_shot and len(list(again)) == len(list(again)) == 3
-
-
-def test_wrap_plain_things():
-    class Seed:  # the SSD tutorial: no batch_size, no labels
-        def __iter__(self):
-            yield [np.zeros((5, 3))]
-
-    assert wrap(Seed()).batch_size == 5
-    assert len(list(wrap([np.zeros(2), np.ones(2)]))) == 2
-    assert labels(wrap(Numbers(2)).source for _ in ()) == []
-    assert [batch[1] for batch in wrap(Numbers(2))] == [0, 1]
-    loader = DataLoader(Numbers())
-    assert wrap(loader) is loader
-    with pytest.raises(DataError, match="should be iterable; int"):
-        wrap(5)
-    with pytest.raises(DataError, match="the loader is empty"):
-        _ = wrap([]).batch_size
 
 
 def test_import_stays_light():

@@ -13,7 +13,7 @@ from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, OpKey, Recipe, TensorC
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext, Tradeoff
 from lpot.core.trial import Score, State, Trial
-from lpot.strategy.mixed_bits import lower_hull, mixed_bits, most, path_of
+from lpot.strategy.mixed_bits import fair_path, lower_hull, mixed_bits, most, path_of
 
 INT4, INT8 = (
     OpConfig(
@@ -110,3 +110,32 @@ def test_by_size_the_smallest_formats_come_first_and_fp32_itself_is_never_propos
 def test_formats_that_cost_more_and_harm_more_are_left_out() -> None:
     points = [(5.0, 1.0, INT4), (6.0, 2.0, INT8), (0.0, 3.0, FP32)]
     assert [point[2] for point in lower_hull(points)] == [INT4, FP32]
+
+
+def _in_phases(prompt_of_int4: float) -> dict[OpKey, tuple[Tradeoff, ...]]:
+    """INT4 is the fastest for tokens, and for prompts as slow as given; INT8 is fast in both."""
+    share = 1 / 20
+    return {
+        OpKey(f"op{at:02}", "MatMul"): (
+            Tradeoff(INT4, 1e-3, 0.25 * share, 50, (0.25 * share, prompt_of_int4 * share)),
+            Tradeoff(INT8, 1e-3, 0.35 * share, 90, (0.35 * share, 0.6 * share)),
+            Tradeoff(FP32, 0.0, share, 320, (share, share)),
+        )
+        for at in range(20)
+    }
+
+
+@pytest.mark.parametrize("slow", (0.9, 1.2, 1.6))
+def test_no_phase_is_slower_than_in_fp32(slow: float) -> None:
+    tradeoffs = _in_phases(slow)
+    path = fair_path(_space(tradeoffs), tradeoffs, allowed=0.021)
+    chosen = path.recipe(path.first_below(0.021)).ops
+    prompt = sum(
+        option.phases[1]
+        for key in chosen
+        for option in tradeoffs[key]
+        if option.config == chosen[key]
+    )
+    assert prompt < 1.0
+    if slow < 0.95:  # nothing is given up where nothing is too slow
+        assert set(chosen.values()) == {INT4}

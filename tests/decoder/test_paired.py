@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ import pytest
 from lpot.core.errors import EvaluationError
 from lpot.core.goal import Goal
 from lpot.core.race import Race
-from lpot.jobs.decoder.paired import PairedPerplexity, spread, standing
+from lpot.core.recipe import Recipe
+from lpot.core.trial import Score
+from lpot.jobs.decoder.paired import FEWEST, PairedPerplexity, spread, standing
 from lpot.jobs.decoder.tokens import TokenWindows
 from lpot.metric.language import Perplexity
 
@@ -25,7 +28,7 @@ class Noisy:
     def __init__(self, tilt: float = 0.0, noise: float = 0.0) -> None:
         self.tilt, self.noise, self.calls = tilt, noise, 0
         self.backend = self
-        self.recipe = None
+        self.recipe: Any = None
 
     def run_all(self, model: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
         self.calls += 1
@@ -64,13 +67,80 @@ def test_what_is_clearly_on_one_side_ends_early_with_the_truth_within_its_bounds
     assert GOAL.is_met(raced.accuracy, baseline.accuracy) is met and met is (tilt < 0)
 
 
-def test_what_lies_at_the_bar_is_read_to_the_end() -> None:
+def at_the_bar(tilt: float, noise: float) -> tuple[Score, float, float]:
+    """The raced score of what loses as much as it may, its true one, and the bar."""
     score = evaluator()
     baseline = score(Noisy())
-    whole = score(Noisy(0.02, 0.05)).accuracy
+    whole = score(Noisy(tilt, noise)).accuracy
     goal = Goal(relative=whole / baseline.accuracy - 1, higher_is_better=False)
-    raced = score(Noisy(0.02, 0.05), Race(goal, baseline))
+    return score(Noisy(tilt, noise), Race(goal, baseline)), whole, goal.bar(baseline.accuracy)
+
+
+def test_what_lies_at_the_bar_ends_once_its_loss_is_known_well_enough() -> None:
+    raced, whole, bar = at_the_bar(0.02, noise=0.02)
+    assert raced.samples is not None and FEWEST <= raced.samples < WINDOWS
+    assert raced.bounds is not None and raced.bounds[0] < whole < raced.bounds[1]
+    assert raced.accuracy > bar  # a standard error is added: it is no winner
+
+
+def test_what_only_the_whole_text_can_tell_is_read_to_the_end() -> None:
+    raced, whole, _ = at_the_bar(-0.15, noise=0.5)
     assert raced.bounds is None and raced.accuracy == pytest.approx(whole)
+
+
+def test_losses_of_fp32_are_read_once(tmp_path: Path) -> None:
+    first, second, other = evaluator(), evaluator(), evaluator()
+    other.windows.ids[0, 0] += 1
+    first.keep_in(tmp_path)
+    model, killed = Noisy(), Noisy()
+    killed.run_all = _until(50, killed.run_all)  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        first(killed)
+    second.keep_in(tmp_path)
+    assert second(model).accuracy == evaluator()(Noisy()).accuracy
+    assert model.calls == WINDOWS - 50
+    low = Noisy(0.1)
+    low.recipe = Recipe({}, samples=3)
+    second(low)
+    assert low.calls == WINDOWS  # FP32's alone are known
+    other.keep_in(tmp_path)
+    other(fresh := Noisy())
+    assert fresh.calls == WINDOWS
+
+
+def test_a_trial_that_ended_early_is_read_on_from_there() -> None:
+    score = evaluator()
+    baseline = score(Noisy())
+    model = Noisy(0.3, 0.05)
+    model.recipe = Recipe({})
+    raced = score(model, Race(GOAL, baseline)).samples
+    assert raced is not None and raced < WINDOWS
+    whole = score(model)
+    assert model.calls == WINDOWS == whole.samples
+    assert whole.accuracy == evaluator()(Noisy(0.3, 0.05)).accuracy
+
+
+def test_a_damaged_file_of_losses_costs_only_time(tmp_path: Path) -> None:
+    score = evaluator()
+    score.keep_in(tmp_path)
+    score(Noisy())
+    (path,) = tmp_path.iterdir()
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(["[0, NaN, 3]", "nothing", *lines[5:-1], lines[-1][:4]]))
+    again, model = evaluator(), Noisy()
+    again.keep_in(tmp_path)
+    assert again(model).accuracy == evaluator()(Noisy()).accuracy and model.calls == 6
+
+
+def _until(count: int, run: Any) -> Any:
+    def counted(*given: Any) -> Any:
+        nonlocal count
+        if not count:
+            raise KeyboardInterrupt
+        count -= 1
+        return run(*given)
+
+    return counted
 
 
 def test_a_resumed_run_knows_the_losses_of_fp32() -> None:

@@ -8,6 +8,7 @@ import pytest
 from lpot.core.weight_only.awq import scaled
 from lpot.core.weight_only.gptq import Settings, gptq
 from lpot.core.weight_only.grid import BITS, GROUPS, Format, Rounded, encode, fit
+from lpot.core.weight_only.learned import DAMPING, learned, refitted
 from lpot.core.weight_only.nearest import round_to_nearest
 from lpot.core.weight_only.pack import (
     pack_bits,
@@ -184,3 +185,82 @@ def test_formats_that_nothing_reads_are_refused(bits: int, group: int) -> None:
     with pytest.raises(ValueError, match=r"one of|none of"):
         Format(bits, group)
     assert max(GROUPS) == 256
+
+
+def _lost(weight: np.ndarray, rounded: Rounded, hessian: np.ndarray) -> np.ndarray:
+    """Of each row, with the Hessian damped as it is while learning."""
+    damped = hessian + DAMPING * np.diag(hessian).mean() * np.eye(len(hessian))
+    off = (rounded.values() - weight).astype(np.float64)
+    return np.asarray(np.einsum("nk,nk->n", off @ damped, off))
+
+
+@pytest.mark.parametrize("bits", BITS)
+@pytest.mark.parametrize("group", (0, 32, 64))  # 64 leaves half a group at the end
+@pytest.mark.parametrize("symmetric", (True, False))
+def test_learned_rounding_is_never_worse_than_what_it_began_with(
+    bits: int, group: int, symmetric: bool
+) -> None:
+    weight, x = _weight(), _inputs(96)
+    hessian = x.T @ x / len(x)
+    for start in (
+        gptq(weight, hessian, Format(bits, group, symmetric)),
+        round_to_nearest(weight, Format(bits, group, symmetric)),
+    ):
+        before = _lost(weight, start, hessian)
+        scales = _lost(weight, refitted(weight, hessian, start), hessian)
+        found = learned(weight, hessian, start)
+        after = _lost(weight, found, hessian)
+        slack = 1e-4 * before + 1e-9
+        assert (scales <= before + slack).all() and (after <= scales + slack).all()
+        most = 0.95 if group == 32 and bits < 8 else 1.0  # groups of 32 leave it more to learn
+        assert after.sum() < most * before.sum()
+        assert found.format == start.format and found.codes.max() <= start.format.top
+        assert (found.zeros is None) == symmetric
+
+
+def test_no_other_code_and_no_other_scale_is_better_in_the_end() -> None:
+    """At the end of many sweeps each unknown is at the best value that the others leave it."""
+    weight, x = _weight(3, 32), _inputs(32)
+    hessian = x.T @ x / len(x)
+    start = gptq(weight, hessian, Format(4, 16))
+    found = learned(weight, hessian, start, sweeps=50)
+    least = _lost(weight, found, hessian)
+    for column in range(32):
+        for step in (-1, 1):
+            codes = found.codes.astype(np.int64)
+            codes[:, column] = np.clip(codes[:, column] + step, 0, 15)
+            other = Rounded(found.format, codes.astype(np.uint8), found.scales, None)
+            assert (_lost(weight, other, hessian) >= least * (1 - 1e-4)).all()
+    for group in range(2):
+        for factor in (0.98, 1.02):
+            scales = found.scales.copy()
+            scales[:, group] *= factor
+            other = Rounded(found.format, found.codes, scales, None)
+            assert (_lost(weight, other, hessian) >= least * (1 - 1e-4)).all()
+
+
+def test_what_was_learned_holds_on_other_inputs() -> None:
+    weight = _weight(64, 96)
+    every = _inputs(96, 8192)
+    seen, unseen = every[:4096], every[4096:]
+    start = gptq(weight, seen.T @ seen / 4096, Format(4, 32))
+    found = learned(weight, seen.T @ seen / 4096, start)
+    before, after = (
+        np.square(unseen @ (each.values() - weight).T).sum() for each in (start, found)
+    )
+    assert after < 0.9 * before
+
+
+def test_learning_survives_inputs_that_were_never_active_or_overflowed() -> None:
+    weight, x = _weight(4, 64), _inputs(64)
+    x[:, :40] = 0
+    hessian = x.T @ x / len(x)
+    start = gptq(weight, hessian, Format(4, 32))
+    assert np.isfinite(learned(weight, hessian, start).values()).all()
+    assert learned(weight, np.full((64, 64), np.inf), start) is start
+    faint = weight * np.float32(1e-29)
+    for curve in (hessian, hessian * np.float32(1e-25)):
+        found = learned(faint, curve, gptq(faint, curve, Format(4, 32)))
+        assert np.isfinite(found.values()).all() and np.abs(found.values()).max() < 1e-27
+    nothing = np.zeros((4, 64), np.float32)
+    assert not learned(nothing, hessian, gptq(nothing, hessian, Format(4, 32))).values().any()

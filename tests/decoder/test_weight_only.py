@@ -14,7 +14,7 @@ from lpot.backends.onnx.run import session
 from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
-from lpot.backends.onnx.weight_only.guard import Guard
+from lpot.backends.onnx.weight_only.guard import Guard, _Lone
 from lpot.backends.onnx.weight_only.hessians import Seen
 from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
@@ -70,7 +70,7 @@ def test_every_op_with_a_matrix_has_formats_and_the_others_a_reason(
     model = backend.load(small_net())
     ops = {key.name: info for key, info in backend.inspect(model).ops.items()}
     words = [label(choice) for choice in ops["first"].choices]
-    assert words[0] == "int2-sym-g32-gptq" and words[-1] == "fp32"
+    assert words[0] == "int2-sym-g32-learned" and words[-1] == "fp32"
     assert any(word.startswith("dynamic") for word in words)
     assert [label(choice) for choice in ops["embed"].choices] == [
         "int4-sym-g32-rtn",
@@ -164,7 +164,7 @@ def test_segments_hold_no_more_than_passes_between_layers(tmp_path: Path) -> Non
     from lpot.backends import export_decoder
 
     backend = WeightOnlyBackend()
-    graph = backend.load(export_decoder(tiny("Qwen2"), tmp_path)).folded
+    graph = backend.load(export_decoder(tiny("Qwen2"), tmp_path)).prepared
     products = {node.name for node in graph.nodes if node.op_type == "MatMul"}
     segments = cut(graph, products)
     found = [{node.name for node in one.nodes} & products for one in segments]
@@ -178,7 +178,7 @@ def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     guard = Guard({}, prompt_length=8)
-    config = next(product_choices(Wishes(bits=(4,)), "this"))
+    config = next(product_choices(Wishes(bits=(4,)), "this", 64))
     assert format_of(config).bits == 4
     assert guard.times(64, 64, config) is not None
     monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.is_right", lambda self: 0.0)
@@ -191,6 +191,17 @@ def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(
     slow = Guard({}, prompt_length=8)
     assert not slow.allows(32, 96, config, 0.3)
     assert "0.03 of FP32's speed" in slow.refused[label(config)]
+
+
+@pytest.mark.parametrize("bits", (4, 8))
+def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
+    """The runtime packs equal ones once: they would be read from the cache, unlike a decoder's."""
+    for config in (FP32, next(product_choices(Wishes(bits=(bits,)), "this", 64))):
+        lone = _Lone(64, 96, config)
+        graph, _ = lone._graph(lone._weight(), 6)
+        large = [array.tobytes() for array in graph.weights.values() if array.nbytes > 1024]
+        assert len(large) >= 6 and len(set(large)) == len(large)
+        assert lone.is_right() == 1.0
 
 
 def test_divergence_is_that_of_scipy() -> None:

@@ -26,7 +26,7 @@ def check(model: ModelProto, least: float = 0.98) -> None:
     data = onnx_models.feeds(model, count=3, batch=4)
     truth = onnx_models.run(model, data[0])
     source = backend.load(model)
-    prepared = run_session(session(source.folded), source.inputs, data[0])
+    prepared = run_session(session(source.prepared), source.inputs, data[0])
     assert worst(truth, prepared) < 1e-3, "the passes changed the function"
     for approach in ("static", "dynamic"):
         space = restrict(backend.inspect(source, approach), ())

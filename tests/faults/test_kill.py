@@ -22,8 +22,14 @@ CAMPAIGNS = [
     ("pytorch", "process", 15),
     ("tensorflow", "serial", 25),
     ("tensorflow", "process", 15),
+    ("mxnet", "serial", 20),
 ]
-NEEDS = {"onnx": "onnxruntime", "pytorch": "safetensors", "tensorflow": "tensorflow"}
+NEEDS = {
+    "onnx": "onnxruntime",
+    "pytorch": "safetensors",
+    "tensorflow": "tensorflow",
+    "mxnet": "mxnet",
+}
 
 
 def killed(framework: str, executor: str, count: int, folder: Path, environment: Any) -> list[int]:

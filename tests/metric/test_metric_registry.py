@@ -56,7 +56,7 @@ def test_unknown_name_and_option():
         get_metric("zzz")
     with pytest.raises(ConfigError, match=r"COCOmAP\.anno_pat: .*did you mean 'anno_path'"):
         get_metric("COCOmAP", anno_pat="x")
-    with pytest.raises(ConfigError, match="it takes none"):
+    with pytest.raises(ConfigError, match="It takes: none"):
         get_metric("SquadF1", k=1)
 
 
@@ -90,7 +90,7 @@ def test_user_metrics_by_object_class_record_and_name():
         def __init__(self, path):
             super().__init__()
 
-    with pytest.raises(ConfigError, match="Needy: needs the option path"):
+    with pytest.raises(ConfigError, match="Needy: metric Needy needs path"):
         as_metric(Needy)
 
 

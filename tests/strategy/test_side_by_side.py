@@ -12,12 +12,12 @@ from lpot.core.recipe import Recipe
 from lpot.core.strategy import StrategyContext
 from lpot.core.trial import Score, State, Trial
 from lpot.strategy.exhaustive import exhaustive
-from lpot.strategy.fewest import Found, fewest_float
+from lpot.strategy.fewest import Fallbacks, fewest_float
 from lpot.strategy.random import random
 from strategy.stage import drive, needs, op, sensitivity, space
 
 
-def search(count: int, answer: int, workers: int, right: bool) -> tuple[Found, int]:
+def search(count: int, answer: int, workers: int, right: bool) -> tuple[Fallbacks, int]:
     """Where the first `answer` of the ranking must go back; rounds after the first trial."""
 
     def ranking() -> dict[object, float]:

@@ -155,19 +155,19 @@ def test_endless_data_need_a_number(refuse: Refuse) -> None:
 def test_direction_against_the_metric(tune: Any) -> None:
     metric = "metric:\n      MSE: {compare_label: false}"
     told = tune(changed(("metric:\n      topk: 1", metric)))
-    (note,) = [note for note in told["notes"] if "the better one" in note]
+    (note,) = [note for note in told["notes"] if "is better: set" in note]
     assert note.startswith("warning: conf.yaml:")
-    assert "of the metric MSE the lower value is the better one: set it to false" in note
+    assert "for the metric MSE lower is better: set it to false" in note
     right = changed(
         ("metric:\n      topk: 1", metric),
         ("{absolute: 1.0}", "{absolute: 1.0, higher_is_better: false}"),
     )
-    assert not [note for note in tune(right)["notes"] if "the better one" in note]
+    assert not [note for note in tune(right)["notes"] if "is better: set" in note]
 
 
 def test_threads_are_not_acted_upon(tune: Any) -> None:
     text = changed(("    metric:", "    configs: {intra_num_of_threads: 4}\n    metric:"))
-    (note,) = [note for note in tune(text)["notes"] if "not acted upon" in note]
+    (note,) = [note for note in tune(text)["notes"] if "has no effect while tuning" in note]
     assert note.startswith("conf.yaml:10: evaluation.accuracy.configs (intra_num_of_threads)")
 
 
@@ -265,7 +265,7 @@ def test_annotation_for_a_missing_image(refuse: Refuse, here: Path) -> None:
     path.write_text(json.dumps(content))
     text = with_dataset("COCORaw: {root: ., img_dir: images}")
     said = refuse(text)
-    assert "annotation 5 speaks of image 2, which is not in 'images'" in said
+    assert "annotation 5 refers to image 2, which is not in 'images'" in said
     content["annotations"] = []
     content["images"][0]["file_name"] = "gone.png"
     path.write_text(json.dumps(content))

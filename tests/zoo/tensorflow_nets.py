@@ -15,6 +15,7 @@ import numpy as np
 from backends.tensorflow.nets import graph_of
 from backends.tensorflow.odd_nets import ODD
 from lpot.backends.tensorflow.runtime import tf, v1
+from zoo.tensorflow_habits import HABITS, MISTAKES
 from zoo.tensorflow_inputs import FED, WRONG
 from zoo.tensorflow_packages import packaged
 
@@ -410,7 +411,8 @@ def cases() -> dict[str, Callable[[], Any]]:
         **{f"odd: {make.__name__}": lambda m=make: _odd(m) for make in ODD},
         **{f"form: {name}": make for name, make in FORMS.items()},
         **{f"fed: {name}": make for name, make in FED.items()},
-        **{f"refused: {name}": make for name, make in {**REFUSED, **WRONG}.items()},
+        **{f"habit: {name}": make for name, make in HABITS.items()},
+        **{f"refused: {name}": make for name, make in {**REFUSED, **WRONG, **MISTAKES}.items()},
         **{
             f"package: {name}": lambda p=path, s=shape: _of_package(p, s)
             for name, (path, shape) in packaged().items()

@@ -128,9 +128,8 @@ TORCHVISION: Mapping[str, int] = {
     "video.r3d_18": 32,
     "vgg11_bn": 64,
     "inception_v3": 96,
-    "maxvit_t": 224,
+    "maxvit_t": 56,
     "segmentation.deeplabv3_mobilenet_v3_large": 64,
-    "video.s3d": 64,
     "video.mc3_18": 32,
     "detection.retinanet_resnet50_fpn": 64,
     "detection.fcos_resnet50_fpn": 64,
@@ -189,13 +188,23 @@ def make_timm(name: str) -> nn.Module:
 
 
 def make_torchvision(name: str) -> nn.Module:
-    package = torchvision()
-    extra: dict[str, Any] = {"weights": None}
-    if "." in name:
-        extra["weights_backbone"] = None
+    models = torchvision().models
     if name == "vit_b_32":
-        extra["image_size"] = 64
-    if name.startswith("video"):
-        del extra["weights_backbone"]
-    made: nn.Module = package.models.get_model(name.rpartition(".")[2], **extra)
+        return _made(models.VisionTransformer(64, 16, 2, 4, 64, 128, num_classes=10))
+    if name == "maxvit_t":
+        parts = ([16, 32], [1, 1])  # channels and layers of its blocks
+        return _made(models.MaxVit((56, 56), 16, 7, *parts, 8, 0.0, num_classes=10))
+    extra: dict[str, Any] = {"weights": None}
+    if "." in name and not name.startswith("video"):
+        extra["weights_backbone"] = None
+    if name.startswith("detection") and "ssd" not in name:
+        extra |= {"min_size": 64, "max_size": 96}  # else they enlarge what they get
+    made = _made(models.get_model(name.rpartition(".")[2], **extra))
+    if name == "vgg11_bn":
+        made.classifier = nn.Linear(512 * 7 * 7, 10)
     return made
+
+
+def _made(module: Any) -> nn.Module:
+    built: nn.Module = module
+    return built

@@ -14,9 +14,13 @@ from torch import nn
 
 BATCHES = 16  # that batch norms take their statistics from, as one: deep in a net of small images
 # there is one pixel left, and statistics of two of them only amplify noise
+FEW = 4  # of large images
+LARGE = 128  # pixels
 
 
-def settled(module: nn.Module, draw: Callable[[], Any]) -> nn.Module:
+def settled(module: Any, draw: Callable[[], Any]) -> Any:
+    if not isinstance(module, nn.Module):  # an exported program
+        return module
     torch.manual_seed(0)
     parts = list(module.modules())
     norms = [m for m in parts if isinstance(m, nn.modules.batchnorm._BatchNorm)]
@@ -50,7 +54,9 @@ def _look(module: nn.Module, norms: list[Any], draw: Callable[[], Any]) -> None:
     """Only the norms train: detectors in training ask for targets."""
     for norm in norms:
         norm.train()
-    batch = _joined([draw() for _ in range(BATCHES)])
+    first = draw()
+    large = isinstance(first, torch.Tensor) and first.shape[-1] > LARGE
+    batch = _joined([first, *(draw() for _ in range((FEW if large else BATCHES) - 1))])
     if isinstance(batch, dict):
         module(**batch)
     else:

@@ -2,51 +2,39 @@
 
     python magnitude.py --data <folder with race/ and cifar10_keras_cnn/> [--sparsity 0.5 0.8]
 
-1400 images train the model while its weights go, 600 others evaluate it. A sparsity that does not
-hold the bar gives back the sparsest state that did. No CPU runtime runs the zeros faster: for that
-see resnet20.py.
+1400 images (and parts of photographs, where the folder has some) train the model after what it gave
+before, while its weights go; 600 other images evaluate it. A sparsity that does not hold the bar
+gives back the sparsest state that did. No CPU runtime runs the zeros faster: for that see
+resnet20.py.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from resnet20 import TRAINED, Augmented, ResNet20, images_of, scorer
+from resnet20 import PHOTOGRAPHS, TRAINED, Augmented, ResNet20, images_of, pictures, scorer
 
 from lpot.experimental import Pruning
 
 
-class Labelled(Augmented):
-    """Crops and flips, with the labels of their pictures."""
-
-    def __init__(self, images: np.ndarray, labels: np.ndarray, size: int = 100) -> None:
-        super().__init__(images, np.zeros((0, 32, 32, 3), np.uint8), size)
-        self.labels = labels
-
-    def __iter__(self) -> Iterator[Any]:
-        order = self.draw.permutation(len(self.images))
-        for start in range(0, len(self) * self.own, self.own):
-            chosen = order[start : start + self.own]
-            yield self.moved(self.images[chosen]), self.labels[chosen]
-
-
-def pruned(data: Path, sparsity: float, folder: Path) -> dict[str, Any]:
+def pruned(data: Path, sparsity: float, epochs: int, folder: Path) -> dict[str, Any]:
     torch.manual_seed(0)
     net = ResNet20().eval()
     net.load_state_dict(torch.load(data / "race" / "resnet20.pt", weights_only=True))
     images, labels = images_of(data)
+    others = pictures([data / name for name in PHOTOGRAPHS])
     text = Path(__file__).with_name("magnitude.yaml").read_text(encoding="utf-8")
     conf = folder / f"magnitude-{100 * sparsity:g}.yaml"
     folder.mkdir(parents=True, exist_ok=True)
-    conf.write_text(text.replace("target_sparsity: 0.5", f"target_sparsity: {sparsity}"), "utf-8")
+    text = text.replace("target_sparsity: 0.5", f"target_sparsity: {sparsity}")
+    text = text.replace("end_epoch: 16", f"end_epoch: {epochs}")
+    conf.write_text(text.replace("end_epoch: 8", f"end_epoch: {epochs // 2}"), "utf-8")
     prune = Pruning(str(conf))
     prune.model = net
-    prune.train_dataloader = Labelled(images[:TRAINED], labels[:TRAINED])
+    prune.train_dataloader = Augmented(images[:TRAINED], others)
     prune.eval_func = scorer(images[TRAINED:], labels[TRAINED:])
     prune()
     found = prune.result
@@ -66,8 +54,12 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/magnitude"))
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.5, 0.8])
+    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 48], help="for each of them")
     given = parser.parse_args(argv)
-    results = [pruned(given.data, sparsity, given.workspace) for sparsity in given.sparsity]
+    results = [
+        pruned(given.data, sparsity, epochs, given.workspace)
+        for sparsity, epochs in zip(given.sparsity, given.epochs, strict=True)
+    ]
     for found in results:
         for name, value in found.items():
             print(f"{name}:\n{value}" if name == "layers" else f"{name}: {value}")

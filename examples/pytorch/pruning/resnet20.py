@@ -26,6 +26,7 @@ import lpot
 MEAN = 255 * np.array((0.485, 0.456, 0.406), np.float32)
 STD = 255 * np.array((0.229, 0.224, 0.225), np.float32)
 TRAINED = 1400  # of the 2000 images
+PHOTOGRAPHS = ("imagenet-samples", "coco2017-slice")
 
 
 class Block(nn.Module):
@@ -64,7 +65,7 @@ class Augmented:
     """Batches with random crops, flips and colours, new ones in each epoch; half of each batch are
     other pictures, if there are any. Nobody knows their labels: the FP32 model's outputs do."""
 
-    def __init__(self, images: np.ndarray, others: np.ndarray, size: int = 128) -> None:
+    def __init__(self, images: np.ndarray, others: np.ndarray, size: int = 32) -> None:
         self.images, self.others, self.batch_size = images, others, size
         self.own = size // 2 if len(others) else size
         self.draw = np.random.default_rng(0)
@@ -164,9 +165,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/resnet20"))
-    parser.add_argument("--epochs", type=int, default=100)
-    parser.add_argument("--ratio", type=float, nargs="+", default=[0.38, 0.3, 0.2])
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--epochs", type=int, default=70)
+    parser.add_argument("--ratio", type=float, nargs="+", default=[0.25])
+    parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--batch-size", type=int, default=16, help="that will be served")
     parser.add_argument(
         "--photographs",
         type=Path,
@@ -181,7 +183,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     images, labels = images_of(given.data)
     folders = given.photographs
     if folders is None:
-        folders = [given.data / name for name in ("imagenet-samples", "coco2017-slice")]
+        folders = [given.data / name for name in PHOTOGRAPHS]
     train = Augmented(images[:TRAINED], pictures(folders))
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
     evaluate = scorer(images[TRAINED:], labels[TRAINED:])
@@ -189,7 +191,8 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "ratio": given.ratio,
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
-        "samples": 256,
+        "samples": 128,
+        "batch_size": given.batch_size,
     }
     pruned = lpot.tune(
         net,
@@ -215,7 +218,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "FP32": pruned.baseline.accuracy,
         "INT8": plain.accuracy,
         "pruned INT8": pruned.accuracy,
-        "pruned": [word for word in pruned.recipe.repairs if word.startswith("pruned")],
+        "pruned": pruned.recipe.repairs.pruning,
         "holds the bar": pruned.met,
         "bytes": [plain.sizes[1], pruned.sizes[1]],
     }

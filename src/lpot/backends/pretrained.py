@@ -62,6 +62,7 @@ class LpotQuantizer(HfQuantizer):  # type: ignore[misc]
             )
         model._keys_to_ignore_on_load_missing = {".*"}
         model._keys_to_ignore_on_load_unexpected = {".*"}
+        model.all_tied_weights_keys = {}  # a tie whose both ends are INT8 is missing for a reason
         guard = self.quantization_config.guard
         if guard is not None:
             home, _, name = guard.rpartition(".")

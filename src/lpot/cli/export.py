@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @click.option(
     "--module",
     metavar="PKG.MOD:FACTORY",
-    help="PyTorch: what makes the architecture; models of transformers need none.",
+    help="PyTorch: creates the architecture; not needed for transformers models.",
 )
 @click.option(
     "--calib",

@@ -9,7 +9,7 @@ import click
 from lpot.cli.output import OK, Output, command
 
 
-@click.command(short_help="Continue a prompt with a tuned decoder, FP32 beside it.")
+@click.command(short_help="Continue a prompt with a tuned decoder, next to FP32.")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
 @click.argument("prompt")
 @click.option(

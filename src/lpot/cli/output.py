@@ -39,16 +39,16 @@ class Output:
 
     @functools.cached_property
     def console(self) -> Console:
-        from rich.console import Console
+        from lpot.report.console import SafeConsole
 
         width = None if self.stdout.isatty() else WIDE
-        return Console(file=self.stdout, width=width, highlight=False)
+        return SafeConsole(file=self.stdout, width=width, highlight=False)
 
     @functools.cached_property
     def errors(self) -> Console:
-        from rich.console import Console
+        from lpot.report.console import SafeConsole
 
-        return Console(stderr=True, highlight=False)
+        return SafeConsole(stderr=True, highlight=False)
 
     def show(self, what: RenderableType) -> None:
         """For people; nothing under --json."""

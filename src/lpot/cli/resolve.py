@@ -18,6 +18,7 @@ from lpot.core.errors import (
     UnsupportedModel,
     did_you_mean,
 )
+from lpot.core.loader import is_loader
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
@@ -119,8 +120,7 @@ def calibration_source(text: str) -> Any:
     if Path(text).suffix == ".txt" and Path(text).is_file():
         return Path(text)
     found = resolve(text, "--calib")
-    is_loader = hasattr(found, "__iter__") or hasattr(found, "__getitem__")
-    if isinstance(found, type) or not is_loader:
+    if isinstance(found, type) or not is_loader(found):
         if not callable(found):
             raise ConfigError(
                 f"{text} is a {type(found).__name__}: expected a data loader, or a function that "

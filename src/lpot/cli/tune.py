@@ -59,7 +59,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 )
 @click.option("--name", help="Model name; it sets the default workspace.")
 @click.option("--framework", help="Detected from the model if omitted.")
-@click.option("--approach", help="static, dynamic, auto or weight_only.")
+@click.option("--approach", help="static, dynamic, auto, qat or weight_only.")
 @click.option("--relative", metavar="SHARE", help="Accuracy loss allowed, e.g. 0.01 or 1%.  [0.01]")
 @click.option("--bar", metavar="SHARE", help="Accuracy to keep instead: 99%, 99.9%, mlperf …")
 @click.option("--absolute", metavar="LOSS", help="Accuracy loss allowed, in the metric's own unit.")
@@ -129,14 +129,14 @@ def make_request(config: Config, options: dict[str, Any], listener: Listener) ->
     """What the command line asks for; mistakes in it are found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
     from lpot.core.door import COMMAND
+    from lpot.core.eval_func import check_function
     from lpot.core.space import Rule
     from lpot.jobs.tune.api import KEEP
-    from lpot.jobs.tune.preflight import check_function
     from lpot.jobs.tune.quantize import Request
 
     evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
     if evaluate is not None:
-        check_function(evaluate)
+        check_function(evaluate, "--eval")
     return Request(
         config=config,
         model=model_source(options["model"]),
@@ -168,6 +168,7 @@ def make_config(options: dict[str, Any]) -> Config:
     """The file's configuration with the options over it; mistakes are told by the option's name."""
     from lpot.cli.resolve import model_name
     from lpot.jobs.settings import change_config, read_config
+    from lpot.jobs.tune.api import APPROACHES
 
     config = read_config(options["conf"])
     changes = {
@@ -175,8 +176,8 @@ def make_config(options: dict[str, Any]) -> Config:
     }
     if options["lower_is_better"]:
         changes[KEYS["lower_is_better"]] = False
-    if options["approach"] in ("static", "dynamic", "auto"):
-        changes[KEYS["approach"]] = f"post_training_{options['approach']}_quant"
+    if options["approach"] is not None:
+        changes[KEYS["approach"]] = APPROACHES.get(options["approach"], options["approach"])
     if options["bar"] is not None:
         changes[KEYS["relative"]] = _loss(options)
     if options["relative"] is not None and options["absolute"] is not None:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def tune_all(out: Output, matrix: Path) -> int:
     from lpot.jobs.many.run import tune_all as work
     from lpot.report.matrix import matrix_table
 
-    board = work(load_matrix(matrix), lambda text: click.echo(text, err=True))
+    board = work(load_matrix(matrix), partial(out.errors.print, markup=False, soft_wrap=True))
     outcomes = [board.outcome(cell) for cell in board.cells]
     out.show(matrix_table(board.table()))
     out.show(f"page: {board.page}")

@@ -7,13 +7,13 @@ import traceback
 from pathlib import Path
 
 from lpot.cli.output import INTERNAL, WRONG_CALL
-from lpot.core.blame import blamed
+from lpot.core.blame import blamed, told
 
 
 def unexpected(error: Exception, verbose: bool) -> int:
     """Say it on stderr; the exit status is that of a wrong call when the user's own code raised."""
     frame, is_theirs = blamed(error)
-    what = f"{type(error).__name__}: {error}"
+    what = f"{type(error).__name__}: {told(error)}"
     if is_theirs and frame is not None:
         text, status = (
             f"error: {frame.filename}:{frame.lineno}: your code raised {what}",

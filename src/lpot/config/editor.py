@@ -8,6 +8,8 @@ from lpot.config.dialects import MOVED
 from lpot.config.outline import dotted
 from lpot.config.schema import Config
 
+_WORDS = {"ge": "minimum", "gt": "exclusiveMinimum", "le": "maximum", "lt": "exclusiveMaximum"}
+
 
 def json_schema() -> dict[str, Any]:
     """The schema for editors, older places of keys included."""
@@ -19,7 +21,20 @@ def json_schema() -> dict[str, Any]:
         moved["deprecated"] = True
         moved["description"] = f"Older place of {dotted(new)}."
         _parent(schema, old)["properties"][old[-1]] = moved
-    return schema
+    named: dict[str, Any] = _bounds(schema)
+    return named
+
+
+def _bounds(value: Any) -> Any:
+    """Bounds that pydantic leaves in its own words, where it reads values by our functions."""
+    if isinstance(value, list):
+        return [_bounds(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        _WORDS.get(key, key) if isinstance(item, int | float) else key: _bounds(item)
+        for key, item in value.items()
+    }
 
 
 def _property(schema: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:

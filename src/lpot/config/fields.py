@@ -7,16 +7,24 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from types import GenericAlias
+from typing import Annotated, Any, TypeVar, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
-from pydantic_core import PydanticCustomError
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+)
+from pydantic_core import PydanticCustomError, core_schema
 
 from lpot.config.frozen import FrozenDict, freeze
 from lpot.config.scalar import Float, Integer, plain, show
 from lpot.core.errors import did_you_mean
 
 MISTAKE = "lpot_mistake"
+Item = TypeVar("Item")
 _SWITCHES = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
@@ -165,16 +173,24 @@ Positive = Annotated[Whole, Field(ge=1)]
 Number = Annotated[float, BeforeValidator(read_number, json_schema_input_type=float)]
 Share = Annotated[float, BeforeValidator(read_share, json_schema_input_type=float | str)]
 
-Texts = Annotated[tuple[Text, ...], BeforeValidator(split, json_schema_input_type=str | list[str])]
-Numbers = Annotated[
-    tuple[Number, ...], BeforeValidator(split, json_schema_input_type=float | str | list[float])
-]
-Counts = Annotated[
-    tuple[Positive, ...], BeforeValidator(split, json_schema_input_type=int | str | list[int])
-]
-Flags = Annotated[
-    tuple[Flag, ...], BeforeValidator(split, json_schema_input_type=bool | str | list[bool])
-]
+
+class _Listed:
+    """A list, written as yaml has it, as one text, or as a single value."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        item: Any = get_args(source)[0]
+        several = GenericAlias(list, (item,))
+        written = BeforeValidator(split, json_schema_input_type=item | several | str)
+        return written.__get_pydantic_core_schema__(source, handler)
+
+
+Several = Annotated[tuple[Item, ...], _Listed()]
+Texts = Several[Text]
+Numbers = Several[Number]
+Counts = Several[Positive]
+Flags = Several[Flag]
 
 Anything = Annotated[Any, BeforeValidator(read_anything)]
 Arguments = Annotated[

@@ -14,7 +14,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from lpot.config.node import PRUNER_TAG, Builder, Node
 from lpot.config.outline import Path
-from lpot.core.errors import ConfigError, nearest
+from lpot.core.errors import ConfigError, first_line, nearest
 
 MAX_BYTES = 1 << 20
 STDIN = "-"
@@ -60,7 +60,7 @@ def read(path: FilePath) -> Document:
         raise _syntax(error, text, file) from error
     except YAMLError as error:  # a character that no yaml may hold
         line = text.count("\n", 0, getattr(error, "position", None) or 0) + 1
-        message = f"not yaml: {str(error).splitlines()[0]}"
+        message = f"not yaml: {first_line(error)}"
         raise ConfigError(message, where=f"{file}:{line}") from error
     except AssertionError as error:  # how the parser meets a %YAML line of no known version
         raise ConfigError("not yaml of version 1.1 or 1.2", where=file) from error

@@ -105,8 +105,8 @@ def approach(config: Config) -> Approach | None:
 
 def weight_settings(config: Config) -> dict[str, Any]:
     """What is said of weights alone, in the words of the section."""
-    texts = {"calibration_text", "evaluation_text"}
-    return dict(config.quantization.weight_only.model_dump(exclude=texts))
+    others = {"calibration_text", "evaluation_text", "two_formats"}
+    return dict(config.quantization.weight_only.model_dump(exclude=others))
 
 
 def trains(config: Config, has_loop: bool) -> bool:

@@ -10,11 +10,10 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 
 from lpot.config.fields import Arguments, Flag, read_number, wrong
 from lpot.config.scalar import show
-from lpot.config.schema_distillation import Distillation
 from lpot.config.schema_evaluation import EvaluationSection
 from lpot.config.schema_floats import GraphOptimization, MixedPrecision, ModelConversion
 from lpot.config.schema_model import ModelSection
-from lpot.config.schema_pruning import Pruning
+from lpot.config.schema_pruning import Distillation, Pruning
 from lpot.config.schema_quantization import QuantizationSection
 from lpot.config.schema_tuning import TuningSection
 from lpot.config.section import Section
@@ -78,7 +77,7 @@ class Config(Section):
         default=EvaluationSection(), description="How accuracy and speed are measured."
     )
     pruning: Pruning | None = Field(
-        default=None, description="Remove weights or channels, trained meanwhile."
+        default=None, description="Remove weights or channels while training."
     )
     distillation: Distillation | None = Field(
         default=None, description="Train a small model from a large one."

@@ -25,10 +25,10 @@ from lpot.config.fields import (
     Number,
     Numbers,
     Positive,
+    Several,
     Text,
     Whole,
     read_number,
-    split,
     wrong,
 )
 from lpot.config.scalar import show
@@ -56,9 +56,7 @@ Thresholds = Annotated[
 ]
 
 
-Labels = Annotated[
-    tuple[Whole, ...], BeforeValidator(split, json_schema_input_type=int | str | list[int])
-]
+Labels = Several[Whole]
 
 
 class TopK(Section):

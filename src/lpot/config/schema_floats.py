@@ -6,16 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from lpot.config.fields import split
+from lpot.config.fields import Several
 from lpot.config.frozen import FrozenDict
 from lpot.config.schema_quantization import OpRules
 from lpot.config.section import Section
 
 PrecisionWord = Literal["fp32", "bf16", "fp16"]
-Precisions = Annotated[
-    tuple[PrecisionWord, ...],
-    BeforeValidator(split, json_schema_input_type=PrecisionWord | list[PrecisionWord] | str),
-]
+Precisions = Several[PrecisionWord]
 
 
 def lowered(value: Any) -> Any:

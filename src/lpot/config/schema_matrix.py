@@ -6,15 +6,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from lpot.config.fields import Number, Positive, Text, Texts, split, wrong
+from lpot.config.fields import Number, Positive, Text, Texts, wrong
 from lpot.config.mistakes import ConfigMistakes, mistakes_of
 from lpot.config.read import read
 from lpot.config.schema_tuning import RayOptions
 from lpot.config.section import Section
-
-Goals = Annotated[tuple[Text, ...], BeforeValidator(split)]
 
 
 class MatrixModel(Section):
@@ -25,8 +23,8 @@ class MatrixModel(Section):
     config: Text | None = Field(default=None, description="A yaml file with all other settings.")
     calib: Text | None = Field(default=None, description="A data loader: `pkg.mod:name`.")
     eval: Text | None = Field(default=None, description="The evaluation: `pkg.mod:function`.")
-    goals: Goals = Field(default=(), description="Goals of its own instead of those for all.")
-    targets: Texts = Field(default=(), description="Targets of its own instead of those for all.")
+    goals: Texts = Field(default=(), description="Texts of its own instead of the common ones.")
+    targets: Texts = Field(default=(), description="Its own targets instead of the common ones.")
     priority: Annotated[Number, Field(gt=0)] = Field(
         default=1.0, description="Models of higher priority come first and get more of the time."
     )
@@ -37,7 +35,7 @@ class Matrix(Section):
 
     workspace: Text = Field(default="lpot_matrix", description="Folder or URL of all results.")
     models: tuple[MatrixModel, ...] = Field(description="The models.")
-    goals: Goals = Field(default=("1%",), description="Accuracy losses allowed: `1%`, `0.1%` …")
+    goals: Texts = Field(default=("1%",), description="Accuracy losses allowed: `1%`, `0.1%` …")
     targets: Texts = Field(default=("this",), description="CPUs: this, avx2, vnni, amx.")
     timeout: Annotated[Number, Field(ge=0)] = Field(
         default=0.0,

@@ -45,6 +45,6 @@ class ModelSection(Section):
     )
     trust: bool = Field(
         default=False,
-        description="Whether the model's file may act: read and write files or call Python while "
-        "it runs, as some ops of TensorFlow do. Without it such a model is refused.",
+        description="Whether to trust the model's file: it may read and write files or call Python "
+        "while it runs, as some ops of TensorFlow do. Without it such a model is refused.",
     )

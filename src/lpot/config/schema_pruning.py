@@ -1,4 +1,5 @@
-"""`pruning`: weights set to zero, as the original has it, and channels removed for good."""
+"""`pruning`: weights set to zero, as the original has it, and channels removed for good;
+`distillation`: a small model trained after a large one."""
 
 from __future__ import annotations
 
@@ -130,6 +131,10 @@ class StructuredPruning(Section):
         default=True, description="Whether whole residual blocks and encoder layers may go."
     )
     samples: Positive = Field(default=128, description="Samples that sensitivity is measured on.")
+    batch_size: Positive | None = Field(
+        default=None,
+        description="Samples at once for which the latency counts. Default: a training batch.",
+    )
     epochs: Positive = Field(default=10, description="Epochs of fine-tuning by distillation.")
     learning_rate: Number = Field(default=1e-3, gt=0, description="Of AdamW, at its highest.")
     temperature: Number = Field(default=4.0, gt=0, description="Of the softened outputs.")
@@ -171,7 +176,7 @@ Pruners = Annotated[
 
 
 class Pruning(Section):
-    """Fewer weights, trained meanwhile."""
+    """Remove weights while training."""
 
     train: Train | None = Field(default=None, description="Training while pruning.")
     approach: PruningApproach = Field(default=PruningApproach(), description="What to prune.")
@@ -189,3 +194,9 @@ class Pruning(Section):
     target_sparsity: Sparsity = Field(
         default=0.97, description="Share of zeros at the end, for `magnitude`."
     )
+
+
+class Distillation(Section):
+    """Train a small model from a large one."""
+
+    train: Train | None = Field(default=None, description="Training of the small model.")

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lpot.config.fields import Counts, Flag, Number, read_entries, split, wrong
+from lpot.config.fields import Counts, Flag, Numbers, Several, read_entries, wrong
 from lpot.config.frozen import FrozenDict
 from lpot.config.scalar import show
 from lpot.config.schema_data import Dataloader, Train
@@ -48,35 +48,13 @@ QuantLevel = Annotated[
     Literal["auto", 0, 1],
     BeforeValidator(_no_flag, json_schema_input_type=Literal["auto", 0, 1]),
 ]
-Granularities = Annotated[
-    tuple[GranularityWord, ...],
-    BeforeValidator(split, json_schema_input_type=GranularityWord | list[GranularityWord] | str),
-]
-Schemes = Annotated[
-    tuple[SchemeWord, ...],
-    BeforeValidator(split, json_schema_input_type=SchemeWord | list[SchemeWord] | str),
-]
-Dtypes = Annotated[
-    tuple[DtypeWord, ...],
-    BeforeValidator(split, json_schema_input_type=DtypeWord | list[DtypeWord] | str),
-]
-ComputeDtypes = Annotated[
-    tuple[ComputeWord, ...],
-    BeforeValidator(split, json_schema_input_type=ComputeWord | list[ComputeWord] | str),
-]
-WeightAlgorithms = Annotated[
-    tuple[WeightWord, ...],
-    BeforeValidator(split, json_schema_input_type=WeightWord | list[WeightWord] | str),
-]
-ActivationAlgorithms = Annotated[
-    tuple[ActivationWord, ...],
-    BeforeValidator(split, json_schema_input_type=ActivationWord | list[ActivationWord] | str),
-]
-Bits = Annotated[
-    tuple[Number, ...],
-    BeforeValidator(split, json_schema_input_type=float | list[float] | str),
-    AfterValidator(_check_bits),
-]
+Granularities = Several[GranularityWord]
+Schemes = Several[SchemeWord]
+Dtypes = Several[DtypeWord]
+ComputeDtypes = Several[ComputeWord]
+WeightAlgorithms = Several[WeightWord]
+ActivationAlgorithms = Several[ActivationWord]
+Bits = Annotated[Numbers, AfterValidator(_check_bits)]
 
 
 class Weight(Section):

@@ -24,11 +24,11 @@ from lpot.config.fields import (
     Number,
     Numbers,
     Positive,
+    Several,
     Share,
     Text,
     check_known,
     read_anything,
-    split,
     wrong,
 )
 from lpot.config.frozen import FrozenDict
@@ -77,9 +77,9 @@ class Strategy(Section):
     )
     settle: Flag | None = Field(
         default=None,
-        description="With `timeout: 0`, go on after the first model that meets the bar until the "
-        "strategy ends by itself. If omitted: true for `auto`, `mse_v2`, `conservative` and "
-        "`quant_level: auto`, which consist in going on; false for the others.",
+        description="With `timeout: 0`, continue after the first model that meets the bar until "
+        "the strategy ends by itself. If omitted: true for `auto`, `mse_v2`, `conservative` and "
+        "`quant_level: auto`, which continue by design; false for the others.",
     )
     sigopt_api_token: Text | None = Field(
         default=None, repr=False, description="Token of the SigOpt service; never stored."
@@ -196,10 +196,7 @@ class AccuracyCriterion(Section):
         return self
 
 
-Objectives = Annotated[
-    tuple[ObjectiveWord, ...],
-    BeforeValidator(split, json_schema_input_type=ObjectiveWord | list[ObjectiveWord] | str),
-]
+Objectives = Several[ObjectiveWord]
 
 
 class MultiObjectives(Section):
@@ -239,7 +236,7 @@ class ExitPolicy(Section):
     timeout: Annotated[Number, Field(ge=0)] = Field(
         default=0.0,
         description="Time budget in seconds. 0 stops at the first model that meets the bar, unless "
-        "`strategy.settle` says to go on.",
+        "`strategy.settle` says to continue.",
     )
     max_trials: Positive = Field(
         default=100, description="Maximum number of models to try, including those of earlier runs."
@@ -268,7 +265,7 @@ class RayOptions(Section):
     """What a trial asks of a Ray cluster."""
 
     num_cpus: Annotated[Number, Field(gt=0)] = Field(
-        default=1.0, description="CPUs of one trial; its frameworks use so many threads."
+        default=1.0, description="CPUs of one trial; its frameworks use as many threads."
     )
     resources: Arguments = Field(
         default=FrozenDict(),
@@ -303,8 +300,8 @@ class RayOptions(Section):
         for key, value in self.resources.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
                 raise wrong(f"given {key}: {show(value)}, expected a number", key="resources")
-        for where in ("labels", "timed_labels"):
-            for key, value in getattr(self, where).items():
+        for where, labels in (("labels", self.labels), ("timed_labels", self.timed_labels)):
+            for key, value in labels.items():
                 if not isinstance(value, str):
                     raise wrong(f"given {key}: {show(value)}, expected text in quotes", key=where)
         return self

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-from lpot.config.fields import Natural, Positive, Share, Text, split, wrong
+from lpot.config.fields import Flag, Natural, Positive, Share, Text, split, wrong
 from lpot.config.section import Section
 from lpot.core.weight_only.grid import BITS, GROUPS, PER_CHANNEL
 
@@ -40,7 +40,7 @@ SchemeWords = Annotated[
     tuple[SchemeWord, ...],
     BeforeValidator(split, json_schema_input_type=SchemeWord | list[SchemeWord] | str),
 ]
-AlgorithmWord = Literal["gptq", "rtn", "awq"]
+AlgorithmWord = Literal["learned", "gptq", "rtn", "awq"]
 AlgorithmWords = Annotated[
     tuple[AlgorithmWord, ...],
     BeforeValidator(split, json_schema_input_type=AlgorithmWord | list[AlgorithmWord] | str),
@@ -54,15 +54,17 @@ class WeightOnly(Section):
         default=(4, 8), description="Bits that a weight may have: 2, 3, 4, 8.", examples=[(4, 8)]
     )
     group_size: Annotated[Naturals, AfterValidator(_check_groups)] = Field(
-        default=(32,),
-        description="Columns that share a scale: 16 to 256, 0 for a whole row.",
+        default=(32, 128),
+        description="Columns that share a scale: 16 to 256, 0 for a whole row. Halved where it "
+        "does not divide a row.",
         examples=[(32, 128)],
     )
     scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
     algorithm: AlgorithmWords = Field(
-        default=("gptq", "rtn"),
-        description="How weights are rounded: GPTQ, round to nearest with clip search, or AWQ's "
-        "scaling of the inputs. The first that the data allow is preferred.",
+        default=("learned", "rtn"),
+        description="How weights are rounded: GPTQ, GPTQ with codes and scales learned from there "
+        "on, round to nearest with clip search, or AWQ's scaling of the inputs. The first that the "
+        "data allow is preferred.",
     )
     prompt: Share = Field(
         default=0.3,
@@ -71,6 +73,11 @@ class WeightOnly(Section):
     )
     prompt_length: Positive = Field(
         default=512, description="Tokens of the prompt that is timed, and of a window of text."
+    )
+    two_formats: Flag = Field(
+        default=False,
+        description="Hold weights in a second format for prompts where that saves time: more speed "
+        "for more memory.",
     )
     calibration_text: Text | None = Field(
         default=None, description="File of text to calibrate on, if the program gives none."

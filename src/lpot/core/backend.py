@@ -14,6 +14,7 @@ from lpot.core.errors import ConfigError, UnsupportedModel, WorkspaceError
 from lpot.core.histogram import TensorStats
 from lpot.core.model import Model
 from lpot.core.observations import Observations
+from lpot.core.overflow import overflow_of
 from lpot.core.ptq.advice import advise
 from lpot.core.ptq.gains import measured_gains
 from lpot.core.ptq.sensitivity import sensitivity
@@ -124,6 +125,10 @@ class Backend(ABC, Generic[M]):
     def worst_error(self, kind: str) -> float:
         """How far the largest sum of 8-bit products is off on this CPU, relative to the truth."""
         return 0.0
+
+    def overflow(self, model: M, recipe: Recipe | None) -> str:
+        """What this CPU does to a model that was made with all 8 bits; empty if nothing."""
+        return overflow_of(recipe, self.worst_error)
 
     def reduced(self, value: Any) -> Any:
         """As `reducer_override` of a pickler: how a value of the framework goes to a process of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,16 @@ class InputSpec:
     def is_fixed(self) -> bool:
         """Is every dimension known?"""
         return self.shape is not None and all(isinstance(size, int) for size in self.shape)
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Can an array of this shape be fed? An unknown rank or size fits any."""
+        return self.shape is None or (
+            len(self.shape) == len(shape)
+            and all(
+                not isinstance(want, int) or want == got
+                for want, got in zip(self.shape, shape, strict=True)
+            )
+        )
 
     def to_json(self) -> dict[str, Any]:
         shape = None if self.shape is None else list(self.shape)
@@ -57,10 +67,17 @@ class Batch:
     ambiguous: bool = False  # both readings fitted; (inputs, labels) was taken
 
     @property
+    def values(self) -> tuple[Any, ...]:
+        """The inputs without their names."""
+        return tuple(self.inputs.values() if isinstance(self.inputs, Mapping) else self.inputs)
+
+    @property
     def size(self) -> int:
         """Number of samples: the leading dimension of the first input."""
         values = self.inputs.values() if isinstance(self.inputs, Mapping) else self.inputs
         for value in values:
+            if getattr(value, "is_nested", False):  # torch's, of which some have no shape
+                return int(value.size(0))
             shape = getattr(value, "shape", None)
             if shape is not None and len(shape) > 0:
                 return int(shape[0])
@@ -75,9 +92,16 @@ def as_array(value: Any) -> np.ndarray:
         return np.asarray(value.asnumpy())
     if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
         value = value.detach().cpu()
+        if getattr(value, "is_nested", False):
+            value = value.to_padded_tensor(0.0)
         value = value.to_dense() if _is_packed(value) else value
         return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
     return np.asarray(value)
+
+
+def is_tensor(value: Any) -> bool:
+    """Is it a tensor of a framework? Known by what it can do, so that none is imported."""
+    return any(callable(getattr(value, verb, None)) for verb in ("asnumpy", "detach", "numpy"))
 
 
 def size_in_bytes(value: Any) -> int:
@@ -212,7 +236,9 @@ def _all_inputs(raw: Any, names: Sequence[str] | None) -> Batch | None:
 
 
 def _fields(raw: Any, names: Sequence[str] | None) -> Batch | None:
-    """A named tuple, by the names of its fields."""
+    """A named tuple or a dataclass, by the names of its fields."""
+    if is_dataclass(raw) and not isinstance(raw, type):
+        return Batch({item.name: getattr(raw, item.name) for item in fields(raw)})
     return Batch(dict(raw._asdict())) if hasattr(raw, "_asdict") else None
 
 

@@ -32,14 +32,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         least = {"warmup": 0, "rounds": 1, "inter": 1, "instances": 1, "minimum": 1}
-        optional = ("iteration", "threads", "cores_per_instance")
-        least |= {name: 1 for name in optional if getattr(self, name) is not None}
-        for name, bound in least.items():
-            if getattr(self, name) < bound:
-                raise ConfigError(f"given {getattr(self, name)}, expected at least {bound}", name)
-        for name in ("seconds", "timeout"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"given {getattr(self, name)}, expected more than 0", name)
+        least |= {"iteration": 1, "threads": 1, "cores_per_instance": 1}
+        for name, given in vars(self).items():
+            if given is not None and given < least.get(name, given):
+                raise ConfigError(f"given {given}, expected at least {least[name]}", name)
+            if name in ("seconds", "timeout") and not given > 0:
+                raise ConfigError(f"given {given}, expected more than 0", name)
 
     def check(self, cpu: Cpu, models: int) -> None:
         """Refuse what this machine, or this number of models, can't have."""
@@ -52,10 +50,11 @@ class Settings:
             )
         needed = rounds_needed()
         if models > 1 and self.turns < needed:
-            name = "rounds" if self.rounds < needed else "iteration"
+            rounds = self.rounds < needed
             raise ConfigError(
-                f"given {getattr(self, name)}, but comparing models takes at least {needed}",
-                name,
+                f"given {self.rounds if rounds else self.iteration}, but comparing models takes at "
+                f"least {needed}",
+                "rounds" if rounds else "iteration",
             )
 
     @property

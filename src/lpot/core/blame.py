@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import sysconfig
 import traceback
@@ -30,13 +31,20 @@ def blamed(error: BaseException) -> tuple[traceback.FrameSummary | None, bool]:
     return None, False
 
 
+def told(error: BaseException) -> str:
+    """What an error says, as text that can be written; it may be the user's, and say nothing."""
+    # As the interpreter tells it in the end: one that can't be put into words is said to be so.
+    text = str(traceback.TracebackException(Exception, error, None))
+    return text.encode("utf-8", "replace").decode()  # half a character can't be written
+
+
 def raised(error: BaseException) -> str:
     """What was raised, with the line of the user's code that did it.
 
     >>> raised(ValueError("no such label"))
     'ValueError: no such label'
     """
-    what = f"{type(error).__name__}: {error}"
+    what = f"{type(error).__name__}: {told(error)}"
     frame, is_theirs = blamed(error)
     if frame is None or not is_theirs:
         return what
@@ -46,8 +54,9 @@ def raised(error: BaseException) -> str:
 
 def _place(frame: traceback.FrameSummary) -> str:
     path = Path(frame.filename)
-    near = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    return f"{near}:{frame.lineno}"
+    with contextlib.suppress(OSError, ValueError):  # below another folder, or one that is gone
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{frame.lineno}"
 
 
 def _is_cell(frame: traceback.FrameSummary) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -96,7 +96,7 @@ class Calibration:
                 return iter(held), float("inf")
             held.append(owned(batch))
             seen += max(1, batch.size)
-            size += sum(map(size_in_bytes, _values(batch.inputs)))
+            size += sum(map(size_in_bytes, batch.values))
         self.notes.append(
             f"the calibration loader has no length and did not end within {seen} samples: "
             f"{ENDLESS_SAMPLES} are used; set `calibration.sampling_size` to choose how many"
@@ -129,7 +129,3 @@ def owned(batch: Batch) -> Batch:
     if isinstance(batch.inputs, Mapping):
         return Batch(copied(batch.inputs), batch.labels, batch.ambiguous)
     return Batch(tuple(map(copied, batch.inputs)), batch.labels, batch.ambiguous)
-
-
-def _values(inputs: Inputs) -> Iterable[Any]:
-    return inputs.values() if isinstance(inputs, Mapping) else inputs

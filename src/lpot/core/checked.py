@@ -40,7 +40,7 @@ def checked(
     """`raw` as a `kind` (a dataclass, usually). What it does not know is left out."""
     try:
         # As JSON, where a list may be a tuple and nothing else is taken for what it is not.
-        found: Value = _adapter(kind).validate_json(json.dumps(raw), strict=True)
+        found: Value = _adapter(kind).validate_json(_as_json(raw), strict=True)
         return found
     except ValidationError as failure:
         first = failure.errors(include_url=False, include_input=False)[0]
@@ -52,11 +52,16 @@ def checked(
 def damaged_fields(kind: type[Any], raw: Any) -> list[str]:
     """The fields of `raw` that are not what a `kind` holds there."""
     try:
-        _adapter(kind).validate_json(json.dumps(raw), strict=True)
+        _adapter(kind).validate_json(_as_json(raw), strict=True)
     except ValidationError as failure:
         errors = failure.errors(include_url=False, include_input=False)
         return sorted({str(error["loc"][0]) for error in errors if error["loc"]})
     return []
+
+
+def _as_json(raw: Any) -> bytes:
+    """Half a character, which no JSON has, must not keep the rest from being looked at."""
+    return json.dumps(raw, ensure_ascii=False).encode("utf-8", "replace")
 
 
 _ADAPTERS: dict[Any, TypeAdapter[Any]] = {}

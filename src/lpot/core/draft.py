@@ -70,7 +70,8 @@ def for_owner(path: Path, mode: int) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    write_bytes(path, text.encode("utf-8"))
+    """Half a character, of a name that is not UTF-8, is written as JSON escapes it."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def sync_folder(folder: Path) -> None:

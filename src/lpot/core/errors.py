@@ -101,6 +101,15 @@ class NotAvailableYet(LpotError):
         super().__init__(f"{name} is not available yet.{tail}")
 
 
+def first_line(error: BaseException) -> str:
+    """What an exception says without its further lines; its kind where it says nothing.
+
+    >>> first_line(ValueError("no kernel\\nat line 3")), first_line(ValueError())
+    ('no kernel', 'ValueError')
+    """
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def nearest(word: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The closest known words, best first.
 

@@ -35,6 +35,26 @@ def takes_session(function: Function) -> Function:
     return function
 
 
+def check_function(function: Callable[..., Any], word: str = "eval_func") -> None:
+    """Refuse what can't be called with one model; `word` is what the user's door calls it."""
+    if not callable(function):
+        raise EvaluationError(
+            f"{word} must be a function of one model, got a {type(function).__name__}"
+        )
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # built in C: nobody can tell
+        return
+    try:
+        signature.bind(object())
+    except TypeError as error:
+        name = getattr(function, "__qualname__", repr(function))
+        raise EvaluationError(
+            f"{word} {name}{signature} can't be called with one model ({error}): "
+            "it must take the model and return the score"
+        ) from error
+
+
 class FunctionEvaluator:
     """The user's own eval_func: `f(model)` gives the score.
 
@@ -54,10 +74,7 @@ class FunctionEvaluator:
         listener: Listener | None = None,
         word: str = "eval_func",  # what the user's door calls it
     ) -> None:
-        if not callable(function):
-            raise EvaluationError(
-                f"{word} must be a function of one model, got a {type(function).__name__}"
-            )
+        check_function(function, word)
         self.function = function
         self.listener = listener or Listener()
         self.name = f"{word} {getattr(function, '__qualname__', type(function).__qualname__)}"

@@ -29,7 +29,7 @@ def unite(inputs: Mapping[str, Sequence[InputSpec]]) -> tuple[InputSpec, ...]:
         theirs = {spec.name: spec for spec in inputs[label]}
         if set(theirs) != set(united):
             raise DataError(
-                f"can't compare models with unlike inputs: {labels[0]!r} has {sorted(united)}, "
+                f"can't compare models with different inputs: {labels[0]!r} has {sorted(united)}, "
                 f"{label!r} has {sorted(theirs)}"
             )
         for name, spec in theirs.items():
@@ -45,7 +45,7 @@ def _merge(mine: InputSpec, theirs: InputSpec, label: str, other: str) -> InputS
     clash = any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs)
     if mine.dtype != theirs.dtype or len(left) != len(right) or clash:
         raise DataError(
-            f"can't compare models with unlike inputs: {label!r} takes {mine}, "
+            f"can't compare models with different inputs: {label!r} takes {mine}, "
             f"{other!r} takes {theirs}"
         )
     return replace(mine, shape=tuple(b if isinstance(b, int) else a for a, b in pairs))
@@ -115,11 +115,9 @@ def _name_batch(spec: InputSpec) -> InputSpec:
 
 def _symbols(spec: InputSpec, sizes: Sequence[int]) -> dict[str, int]:
     """What a shape given for this input says of its symbols."""
-    shape = (None,) * len(sizes) if spec.shape is None else spec.shape
-    pairs = list(zip(shape, sizes, strict=False))
-    clash = any(isinstance(size, int) and size != number for size, number in pairs)
-    if len(sizes) != len(shape) or clash or min(sizes, default=1) < 1:
+    if not spec.fits(sizes) or min(sizes, default=1) < 1:
         raise ConfigError(f"{tuple(sizes)} does not fit the model's input {spec}", "shape")
+    pairs = zip(spec.shape or (), sizes, strict=False)
     return {size: number for size, number in pairs if isinstance(size, str)}
 
 
@@ -163,7 +161,7 @@ def _values(random: np.random.Generator, spec: InputSpec) -> np.ndarray:
         return random.integers(0, 2, shape).astype(dtype)
     if dtype.kind == "f":
         return random.standard_normal(shape).astype(dtype)
-    raise DataError(f"no values can be made up for the input {spec}: give your own with feeds")
+    raise DataError(f"can't generate values for the input {spec}: give your own with feeds")
 
 
 def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -174,10 +172,7 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
     arrays: dict[str, np.ndarray] = {}
     for spec in inputs:
         array = _plain(as_array(feed[spec.name]))
-        shape = array.shape if spec.shape is None else spec.shape
-        pairs = zip(shape, array.shape, strict=False)
-        clash = any(isinstance(size, int) and size != number for size, number in pairs)
-        if clash or len(shape) != array.ndim or array.dtype.kind == "O":
+        if not spec.fits(array.shape) or array.dtype.kind == "O":
             raise DataError(
                 f"the feed for {spec.name!r} is {array.dtype}{list(array.shape)}, "
                 f"but the model takes {spec}"

@@ -58,6 +58,7 @@ class History:
         self.notes: list[str] = []
         self._known: dict[str, Trial] = {}
         self._begun: dict[str, int] = {}  # recipe → how often it was begun and not ended
+        self._process = os.getpid()
 
     @classmethod
     def open(
@@ -240,12 +241,24 @@ class History:
                 stream.write(b"\n")
 
     def _append(self, entry: Mapping[str, Any]) -> None:
+        if os.getpid() != self._process:
+            raise HistoryError(
+                f"process {os.getpid()} was forked by eval_func and came back from it: the tuning "
+                f"is that of process {self._process}; end the child with os._exit"
+            )
         line = make_line(entry)
         try:
-            with self.path.open("ab") as stream:
-                stream.write(line)
-                stream.flush()
-                os.fsync(stream.fileno())
+            with self.path.open("ab", buffering=0) as stream:
+                end = stream.tell()
+                try:
+                    rest = memoryview(line)
+                    while rest:
+                        rest = rest[stream.write(rest) :]
+                    os.fsync(stream.fileno())
+                except OSError:
+                    # Half a line, on a disk that is full, is none that another may run into.
+                    os.ftruncate(stream.fileno(), end)
+                    raise
         except OSError as error:
             raise WorkspaceError(
                 f"{self.path}: can't write the history ({error.strerror})"

@@ -70,8 +70,9 @@ class _Signals:
         try:
             yield
         finally:
-            _installed.remove(before)
-            _put_back(before)
+            if before in _installed:  # not in a child that eval_func forked: they are back there
+                _installed.remove(before)
+                _put_back(before)
             if self._timer is not None:
                 self._timer.cancel()
 
@@ -84,7 +85,7 @@ class _Signals:
         def on_signal(number: int, frame: FrameType | None) -> None:
             name = signal.Signals(number).name
             again = self._asked
-            self._ask(f"{ENDED}{name}", f"{name}: stopping; the same call goes on from here")
+            self._ask(f"{ENDED}{name}", f"{name}: stopping; run the same again to resume")
             if callable(before):  # the program has a way of its own to end
                 try:
                     before(number, frame)

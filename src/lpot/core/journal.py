@@ -73,7 +73,8 @@ class Found:
 
 def make_line(entry: Mapping[str, Any]) -> bytes:
     """Keys are sorted, so that the checksum is of the very bytes that are written."""
-    body = json.dumps(entry, sort_keys=True, ensure_ascii=False).encode()
+    text = json.dumps(entry, sort_keys=True, ensure_ascii=False)
+    body = text.encode("utf-8", "backslashreplace")  # half a character, as JSON escapes it
     return body[:-1] + CHECK + _hash(body) + b'"}\n'
 
 

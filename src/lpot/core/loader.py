@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from types import GeneratorType
@@ -14,6 +14,7 @@ import numpy as np
 
 from lpot.core.batch import size_in_bytes
 from lpot.core.errors import CalibrationError
+from lpot.core.interrupt import Terminated
 
 # A loader that keeps its own place is read ahead this far to bring it back to its beginning.
 LOOK_AHEAD_SAMPLES = 1000
@@ -42,8 +43,7 @@ class Loader:
 
     def __init__(self, given: Any) -> None:
         self._given = _made(given)
-        is_loader = hasattr(given, "__iter__") or hasattr(given, "__getitem__")
-        self._maker = None if is_loader or isinstance(given, type) else given
+        self._maker = None if is_loader(given) or isinstance(given, type) else given
         self.length = length_of(self._given)
         self.notes: list[str] = []
         self._held: list[Any] = []
@@ -84,7 +84,7 @@ class Loader:
             return
         gave = False
         try:
-            for batch in self._fresh():
+            for batch in _onward(self._fresh()):
                 gave = True
                 yield batch
         finally:
@@ -103,7 +103,7 @@ class Loader:
 
     def _fresh(self) -> Iterator[Any]:
         self._rewind()
-        if not hasattr(self._given, "__iter__") and self.length is not None:
+        if not isinstance(self._given, Iterable) and self.length is not None:
             return (self._given[index] for index in range(self.length))
         return iter(self._given)
 
@@ -128,6 +128,11 @@ class Loader:
                 return
 
 
+def is_loader(given: Any) -> bool:
+    """Can batches be taken from it as it is?"""
+    return isinstance(given, Iterable) or hasattr(given, "__getitem__")
+
+
 def _made(given: Any) -> Any:
     """The loader itself, of a class or a function that makes one."""
     if isinstance(given, str | bytes | Mapping) or given is None:
@@ -137,7 +142,7 @@ def _made(given: Any) -> Any:
         )
     if isinstance(given, type):  # it has the methods, but no data
         return _made(given())
-    if hasattr(given, "__iter__") or hasattr(given, "__getitem__"):
+    if is_loader(given):
         return given
     if callable(given):
         return _made(given())
@@ -150,8 +155,8 @@ def _made(given: Any) -> Any:
 def length_of(loader: Any) -> int | None:
     try:
         return len(loader)
-    except (TypeError, NotImplementedError, AttributeError, ValueError, OverflowError):
-        return None
+    except (TypeError, AttributeError, ValueError, ArithmeticError, RuntimeError, LookupError):
+        return None  # none, or one that it does not tell
 
 
 def copied(value: Any) -> Any:
@@ -201,6 +206,13 @@ def _onward(source: Iterator[Any] | None) -> Iterator[Any]:
             batch = next(source)
         except StopIteration:
             return
+        except Terminated:  # ours: the program is to end
+            raise
+        except SystemExit as error:
+            raise CalibrationError(
+                f"the calibration loader called sys.exit({error.code!r}), which would have ended "
+                "the whole program: raise an exception instead"
+            ) from error
         yield batch
 
 

@@ -36,7 +36,7 @@ def as_number(value: Any, who: str) -> float:
         value = value.detach().item()  # a tensor of any device and dtype, bfloat16 included
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "cSUMm":
+        if array.dtype.kind in "cSUMmV" or np.ma.is_masked(value):
             raise TypeError(f"{array.dtype} is not a real number")
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:

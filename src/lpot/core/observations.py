@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +12,13 @@ import numpy.typing as npt
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
+from lpot.core.loader import copied as kept
 
 Array = npt.NDArray[np.floating[Any]]
 Named = Mapping[str, Sequence[str] | Mapping[str, str]]
 
+PROBE_SAMPLES = 32  # kept to compare outputs on
+NO_BATCH = "the calibration loader gave no batch: it is empty, or a generator already used up"
 OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
 
 
@@ -73,3 +76,41 @@ def copied(stats: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
             f"{cause}: look for NaN and infinity in the calibration data, or in the model's weights"
         )
     return {name: item.copy() for name, item in stats.items()}
+
+
+class Snapshots:
+    """The books of one calibration pass: what was seen, a few batches, a snapshot for each size.
+
+    `take` makes a snapshot of so many samples, with the batches kept so far. Size 0 stands for
+    everything.
+    """
+
+    def __init__(
+        self, sizes: Sequence[int], take: Callable[[int, tuple[Inputs, ...]], Observations]
+    ) -> None:
+        self.seen = 0
+        self._sizes = sizes
+        self._take = take
+        self._wanted = sorted({size for size in sizes if size > 0})
+        self._done: dict[int, Observations] = {}
+        self._probe: list[Inputs] = []
+        self._probed = 0
+        self._latest: Inputs | None = None
+
+    def add(self, inputs: Inputs, count: int) -> None:
+        """A batch of so many samples has been taken in. It is copied if it is kept: loaders may
+        write the next one into the same memory. The very same inputs again show nothing new."""
+        if self._probed < PROBE_SAMPLES and inputs is not self._latest:
+            self._probe.append(kept(inputs))
+            self._probed += count
+        self._latest = inputs
+        self.seen += count
+        while self._wanted and self.seen >= self._wanted[0]:
+            self._done[self._wanted.pop(0)] = self._take(self.seen, tuple(self._probe))
+
+    def all(self) -> dict[int, Observations]:
+        """By size; those that the data did not reach have all of it."""
+        if not self.seen:
+            raise CalibrationError(NO_BATCH)
+        last = self._take(self.seen, tuple(self._probe))
+        return {size: self._done.get(size, last) for size in self._sizes}

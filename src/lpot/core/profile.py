@@ -189,16 +189,17 @@ def contrast(
         was, now = old.get(key), new.get(key)
         one = now or was
         assert one is not None
-        row = ProfileRow(
-            key[0],
-            one.kind,
-            one.precision,
-            None if was is None else was.seconds,
-            None if now is None else now.seconds,
-            one.role,
+        rows.append(
+            ProfileRow(
+                key[0],
+                one.kind,
+                one.precision,
+                None if was is None else was.seconds,
+                None if now is None else now.seconds,
+                one.role,
+                reason=_reason(was, now, whole),
+            )
         )
-        reason = _reason(row, was, now, whole)
-        rows.append(ProfileRow(**{**vars(row), "reason": reason}))
     rows.sort(key=lambda row: -max(row.before or 0.0, row.after or 0.0))
     return Profile(tuple(rows), framework, tuple(notes))
 
@@ -217,7 +218,7 @@ def _by_op(ops: Sequence[OpTime]) -> dict[tuple[str, Role], OpTime]:
     return found
 
 
-def _reason(row: ProfileRow, was: OpTime | None, now: OpTime | None, whole: float) -> str:
+def _reason(was: OpTime | None, now: OpTime | None, whole: float) -> str:
     """Why an op is slower than it was; empty when it is not, or not by much."""
     if now is None or now.seconds - (was.seconds if was else 0.0) < max(TICK, SHARE * whole):
         return ""

@@ -56,10 +56,11 @@ def publish(
         (draft / name).replace(folder / name)
     sync_folder(folder)
     put_card(path, new)
-    for name in set((old or {}).get("pieces") or {}) - set(files):
-        if is_inside(name):
+    for name, digest in ((old or {}).get("pieces") or {}).items():
+        if name not in files and is_inside(name):
             with contextlib.suppress(OSError):
-                (folder / name).unlink(missing_ok=True)
+                if sha256(folder / name) == digest:  # else the user's, whatever the card says
+                    (folder / name).unlink()
 
 
 def _old_card(path: Path) -> dict[str, Any] | None:

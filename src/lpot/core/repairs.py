@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 _SMOOTH, _PRUNED = "smooth=", "pruned "
@@ -43,15 +43,15 @@ class Repairs:
         return self != NONE
 
     def __repr__(self) -> str:
-        given = ((field.name, getattr(self, field.name)) for field in fields(self))
-        told = (name if value is True else f"{name}={value!r}" for name, value in given if value)
+        given = ((name, value) for name, value in vars(self).items() if value)
+        told = (name if value is True else f"{name}={value!r}" for name, value in given)
         return f"Repairs({', '.join(told)})"
 
     def to_json(self) -> list[str]:
         return list(self._words())
 
     def _words(self) -> Iterator[str]:
-        yield from (word for name, word in _WORDS.items() if getattr(self, name))
+        yield from (word for name, word in _WORDS.items() if vars(self)[name])
         if self.smoothing is not None:
             yield f"{_SMOOTH}{self.smoothing}"
         if self.pruning is not None:

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 
 from lpot.core.goal import Goal
 from lpot.core.paired import FARTHEST, RISK, drop_bounds, samples_to_decide, upper
 from lpot.core.progress import tracked
 from lpot.core.recipe import Recipe
+from lpot.core.samples import Counts as Counts
+from lpot.core.samples import MeanPieces
 
 DRAWS = 400
 FEW_DIFFER = 30  # answers, up to which exact bounds are taken; they are wide for more
 FEWEST = 10  # samples, below which an interval would say nothing
 KEPT = 8  # evaluations whose pieces are kept: the best is among the latest
-
-Counts = npt.NDArray[np.float64]
 
 
 @runtime_checkable
@@ -119,13 +118,21 @@ class _Answers:
         return Interval(low, high, self.samples, draws=0, needed=needed)
 
 
+def _scores(before: Pieces, after: Pieces, order: Any) -> tuple[Counts, Counts] | None:
+    """Of both, sample by sample; None where a score is no mean of single ones."""
+    if not (isinstance(before, MeanPieces) and isinstance(after, MeanPieces)):
+        return None
+    ordered = np.empty_like(after.scores)
+    ordered[order] = after.scores
+    return before.scores, ordered
+
+
 def _answers(before: Pieces, after: Pieces, order: Any, goal: Goal) -> _Answers | None:
     """None where scores are no answers: more than two values, or no mean of single ones."""
-    one, other = (getattr(pieces, "scores", None) for pieces in (before, after))
-    if one is None or other is None:
+    found = _scores(before, after, order)
+    if found is None:
         return None
-    ordered = np.empty_like(other)
-    ordered[order] = other
+    one, ordered = found
     values = np.unique(np.concatenate([one, ordered]))
     baseline = float(np.mean(one))
     if len(values) > 2 or (goal.relative is not None and baseline == 0):
@@ -171,12 +178,11 @@ def _worth(before: Pieces, after: Pieces, order: Any, goal: Goal) -> float:
     """What a sample that none was like may change, in the goal's unit."""
     whole = np.ones(len(order))
     baseline = before.score(whole)
-    one, other = (getattr(pieces, "scores", None) for pieces in (before, after))
-    if one is None or other is None:
+    found = _scores(before, after, order)
+    if found is None:
         size = abs(baseline)
     else:
-        ordered = np.empty_like(other)
-        ordered[order] = other
+        one, ordered = found
         differing = np.abs(ordered - one)[ordered != one]
         size = float(differing.mean()) if differing.size else float(np.ptp(one)) or abs(baseline)
     return size if goal.relative is None else size / abs(baseline)

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from lpot.core.resample import Counts
+Counts = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

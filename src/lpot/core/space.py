@@ -228,7 +228,7 @@ def restrict(
 
 
 def _narrow(left: dict[OpKey, tuple[OpConfig, ...]], key: OpKey, rule: Rule) -> bool:
-    """Apply a rule to one op; False when it can't be had there, and the op is left as it was."""
+    """Apply a rule to one op; False, and the op left as it was, where it is not available."""
     allowed = tuple(option for option in left[key] if rule.allows(option))
     was_low = any(not option.is_float for option in left[key])
     is_low = any(not option.is_float for option in allowed)

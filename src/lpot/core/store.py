@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -28,6 +29,7 @@ _DAMAGE = (
     RecursionError,
     NotImplementedError,  # a compression that Python does not know
     MemoryError,
+    tokenize.TokenError,  # NumPy's, of a header that breaks off
     OSError,
     EOFError,
     zipfile.BadZipFile,

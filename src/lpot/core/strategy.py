@@ -31,6 +31,7 @@ class Tradeoff:
     error: float
     time: float  # as a share of the model's
     size: int
+    phases: tuple[float, ...] = ()  # the same in each phase, where a model has several
 
 
 Tradeoffs = Mapping[OpKey, Sequence[Tradeoff]]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from lpot.core.blame import told
 from lpot.core.recipe import Recipe
 
 LONGEST_CAUSE = 600  # characters of an error that history keeps
@@ -34,8 +36,7 @@ class Score:
     memory: int | None = None  # bytes a process needs at most to run it
 
     def to_json(self) -> dict[str, Any]:
-        found = {name: getattr(self, name) for name in self.__slots__}
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Score:
@@ -73,8 +74,7 @@ class Trial:
     @classmethod
     def failed(cls, number: int, recipe: Recipe, error: Exception, seconds: float) -> Trial:
         """A trial that `error` ended. What is kept goes to history: no full paths, no novels."""
-        told = str(error).encode("utf-8", "replace").decode()  # half a character can't be written
-        cause = f"{type(error).__name__}: {_without_folders(told)}"
+        cause = f"{type(error).__name__}: {_without_folders(told(error))}"
         frames = traceback.extract_tb(error.__traceback__)[-4:]
         trace = "\n".join(f"{Path(f.filename).name}:{f.lineno} in {f.name}" for f in frames)
         shown = cause if len(cause) <= LONGEST_CAUSE else f"{cause[:LONGEST_CAUSE]} …"
@@ -125,7 +125,9 @@ class Trial:
 
 def _without_folders(text: str) -> str:
     """Paths below the working folder and the home folder, shortened: history travels."""
-    for folder, short in ((Path.cwd(), "."), (Path.home(), "~")):
-        if len(folder.parts) > 1:
-            text = text.replace(str(folder), short)
+    for find, short in ((Path.cwd, "."), (Path.home, "~")):
+        with contextlib.suppress(OSError, RuntimeError):  # deleted since; of a user without a home
+            folder = find()
+            if len(folder.parts) > 1:
+                text = text.replace(str(folder), short)
     return text

@@ -271,7 +271,7 @@ class _Search:
         return number
 
     def _over(self, last: bool) -> str | None:
-        met = self.best is not None and self.best.met
+        met = bool(self.best and self.best.met)
         first_is_enough = met and not self.task.settles and not last
         if self.repeats >= 1000:
             return "the strategy keeps proposing the same recipes"
@@ -290,8 +290,7 @@ class _Search:
         while (best := self.best) is not None and best.score is not None and best.score.raced_out:
             if self.task.watch.requested:  # whoever asked us to stop waits for no whole evaluation
                 return
-            number = self._take_number()
-            trial, model = attempt(self.task, best.recipe, self.baseline, number, None)
+            trial, model = attempt(self.task, best.recipe, self.baseline, self._take_number(), None)
             if trial.score is None:
                 return
             self.best = self._best_without(best)
@@ -325,13 +324,19 @@ class _Search:
         improved = self.preference.prefers(trial, before)
         if improved:
             self.best = trial
-        self.task.listener.trial(trial, self.best)
-        if not trial.recalled:
-            self.task.history.append(trial)
-            if improved:
-                self._keep(trial, model, before)
+        self._tell(trial, self.best)
+        if improved and not trial.recalled:
+            self._keep(trial, model, before)
         if model is not None:
             model.close()
+
+    def _tell(self, trial: Trial, best: Trial | None) -> None:
+        """Written down first: a listener may be the user's, and raise."""
+        try:
+            if not trial.recalled:
+                self.task.history.append(trial)
+        finally:
+            self.task.listener.trial(trial, best)
 
     def _keep(self, trial: Trial, model: Model | None, before: Trial | None) -> None:
         """Put the best on disk. One that can't be saved is no result: its trial has failed."""
@@ -343,8 +348,7 @@ class _Search:
             self.tried[trial.recipe.digest] = failed
             self.best = before
             self.failures += 1
-            self.task.listener.trial(failed, before)
-            self.task.history.append(failed)
+            self._tell(failed, before)
 
     def _build(self, recipe: Recipe) -> Model:
         """The model of a trial that was made in another process."""

@@ -11,6 +11,7 @@ import re
 import shutil
 import stat
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ from lpot.core.regular import read_regular
 logger = logging.getLogger(__name__)
 
 ROOT = Path("lpot_workspace")
+# What stands in a workspace beside the model; an output of such a name would write over it.
+KEPT = ("history.jsonl", "lock", "result.json", "report.json", "report.html", "deploy.yaml")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.\-]+:/")  # a Path has lost one of the two slashes
 
 
@@ -42,7 +45,10 @@ class Workspace:
 
     def __init__(self, folder: Path) -> None:
         # eval_func may change the working folder, and anybody a link on the way to this one.
-        self.folder = Path(os.path.realpath(folder))
+        try:
+            self.folder = Path(os.path.realpath(_named(Path(folder))))
+        except ValueError as error:
+            raise WorkspaceError(f"the workspace {str(folder)!r}: {error}") from error
 
     @property
     def history(self) -> Path:
@@ -97,10 +103,10 @@ class Workspace:
             except BlockingIOError as error:
                 raise WorkspaceBusy(
                     f"{self.folder}: {_owner(path)} is tuning here: wait for it, stop it, "
-                    "or start apart from it with --new-run"
+                    "or start a separate run with --new-run"
                 ) from error
-            self._sweep()
             held.write(json.dumps({"pid": os.getpid()}).encode())
+            self._sweep()
             yield
 
     def _open(self, path: Path) -> _LockFile:
@@ -127,17 +133,32 @@ def check_output(output: Path, source: Any) -> None:
             "keeps the best model as well",
             "output",
         )
-    given = Path(source) if isinstance(source, str | os.PathLike) else None
-    if given is not None and given.exists() and output.exists() and output.samefile(given):
+    if output.name in KEPT:
+        raise ConfigError(f"given {output}, a name that lpot gives to files of its own", "output")
+    if overwrites(output, source):
         raise ConfigError(f"{output} is the FP32 model itself: name another file", "output")
     folder = output if output.is_dir() else output.parent
     try:
+        _named(output)
         folder.mkdir(parents=True, exist_ok=True)
         _probe(folder)
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        told = getattr(error, "strerror", None) or error
         raise WorkspaceError(
-            f"{output}: the model can't be written there ({error.strerror}): choose another output"
+            f"{str(output)!r}: the model can't be written there ({told}): choose another output"
         ) from error
+
+
+def _named(path: Path) -> Path:
+    """The path, whose name every framework must be able to use."""
+    text = str(path)
+    if "\0" in text:
+        raise ValueError("there is a zero among its characters")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("its name is not UTF-8, which frameworks do not open") from error
+    return path
 
 
 def fresh_folder(folder: Path) -> Path:
@@ -155,13 +176,24 @@ def _probe(folder: Path) -> None:
 
 
 def _owner(path: Path) -> str:
+    """Who holds the lock. It says so a moment after it took it: until then nobody is named there,
+    or whoever held it before."""
+    for pause in (*[0.05] * 10, 0.0):
+        number = _written_pid(path)
+        if number is not None and is_alive(number):
+            return f"process {number}"
+        time.sleep(pause)
+    if number is None:
+        return "another process"
+    return f"a process that process {number} started before it ended"
+
+
+def _written_pid(path: Path) -> int | None:
     try:
         number = json.loads(read_regular(path))["pid"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return "another process"
-    if isinstance(number, int) and is_alive(number):
-        return f"process {number}"
-    return f"a process that process {number} started before it ended"
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return number if isinstance(number, int) else None
 
 
 class _LockFile:
@@ -172,8 +204,13 @@ class _LockFile:
     """
 
     def __init__(self, path: Path) -> None:
-        # Without waiting, should it be a pipe.
-        self.handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+        # Without waiting, should it be a pipe; it is written to, and a link may lead to any file.
+        how = os.O_RDWR | os.O_CREAT | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
+        try:
+            self.handle = os.open(path, how, 0o666)
+        except OSError as error:
+            told = "it is a link: remove it" if path.is_symlink() else error.strerror
+            raise OSError(error.errno, told) from error
         state = os.fstat(self.handle)
         self._mark = (state.st_dev, state.st_ino)
         if not stat.S_ISREG(state.st_mode):
@@ -219,3 +256,9 @@ def _drop_held() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_drop_held)
+
+
+def overwrites(output: Path, source: Any) -> bool:
+    """Is the output the very file that the model comes from?"""
+    given = Path(source) if isinstance(source, str | os.PathLike) else None
+    return given is not None and given.exists() and output.exists() and output.samefile(given)

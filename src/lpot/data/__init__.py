@@ -21,7 +21,6 @@ from lpot.data.transforms import (
     compose,
     transform_registry,
 )
-from lpot.data.wrap import as_numpy, wrap
 
 # The original has one loader class for each framework; ours serves them all.
 DATALOADERS = dict.fromkeys(NAMES, DataLoader)
@@ -38,7 +37,6 @@ __all__ = [
     "Filter",
     "IterableDataset",
     "Transform",
-    "as_numpy",
     "build_dataset",
     "build_loader",
     "compose",
@@ -46,5 +44,4 @@ __all__ = [
     "filter_registry",
     "get_dataset",
     "transform_registry",
-    "wrap",
 ]

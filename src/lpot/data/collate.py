@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import LABEL_KEYS
+from lpot.core.batch import LABEL_KEYS, is_tensor
 from lpot.core.errors import DataError
 from lpot.data.image import is_pillow, to_array
 
@@ -132,19 +132,10 @@ def _mappings(items: Sequence[Any], where: str, strict: bool) -> dict[str, Any]:
     }
 
 
-def _is_flat(item: Sequence[Any]) -> bool:
+def _is_flat(item: Any) -> bool:
     """A list of plain numbers is one array's data, not a container."""
     return isinstance(item, list) and all(isinstance(part, int | float) for part in item)
 
 
 def _has_values(item: Any) -> bool:
-    return (
-        is_pillow(item)
-        or _is_flat_list(item)
-        or callable(getattr(item, "numpy", None))
-        or callable(getattr(item, "asnumpy", None))
-    )
-
-
-def _is_flat_list(item: Any) -> bool:
-    return isinstance(item, list) and _is_flat(item)
+    return is_pillow(item) or is_tensor(item) or _is_flat(item)

@@ -14,7 +14,6 @@ from lpot.data.filters import LabelBalance
 from lpot.data.loader import DataLoader
 from lpot.data.postprocess import POSTPROCESSES
 from lpot.data.transforms import TRANSFORMS
-from lpot.data.wrap import wrap
 
 HEAD = """# Data
 
@@ -67,7 +66,7 @@ def page() -> str:
             *_chapter("Transforms", TRANSFORMS.builtin),
             *_chapter("Postprocessing", POSTPROCESSES.builtin),
             *_chapter("Filters", {"LabelBalance": LabelBalance}),
-            *_chapter("Loaders", {"DataLoader": DataLoader, "wrap": wrap}),
+            *_chapter("Loaders", {"DataLoader": DataLoader}),
         ]
     )
 

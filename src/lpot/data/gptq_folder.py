@@ -16,6 +16,8 @@ from lpot.core.weight_only.pack import unpack_gptq
 from lpot.data.optional import require
 
 FILE = "model.safetensors"
+# What settings and tensors raise that are not GPTQ's.
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError, re.error)
 PARTS = ("qweight", "qzeros", "scales", "g_idx")
 
 
@@ -34,16 +36,25 @@ class GptqFolder:
     def rounded(self, module: str) -> Rounded:
         """The weight of a module, [outputs, inputs], on its grid."""
         with self._opened() as stored:
+            missing = [part for part in PARTS if f"{module}.{part}" not in self.names]
+            if missing:
+                raise UnsupportedModel(f"{self.folder / FILE}: {module} lacks its {missing[0]}")
             packed = {part: stored.get_tensor(f"{module}.{part}") for part in PARTS}
-        told = {**self.settings, **self._own(module)}
         columns = len(packed["g_idx"])
-        fmt = Format(int(told["bits"]), max(int(told["group_size"]), 0), bool(told["sym"]))
+        try:
+            told = {**self.settings, **self._own(module)}
+            fmt = Format(int(told["bits"]), max(int(told["group_size"]), 0), bool(told["sym"]))
+        except DAMAGE as error:
+            raise UnsupportedModel(f"{self.folder}: of {module}: {error}") from error
         if not np.array_equal(packed["g_idx"], np.arange(columns) // fmt.width(columns)):
             raise UnsupportedModel(
                 f"{self.folder}: {module} has its columns in another order (desc_act), which is "
                 "not read here"
             )
-        return unpack_gptq(packed, fmt, columns)
+        try:
+            return unpack_gptq(packed, fmt, columns)
+        except DAMAGE as error:
+            raise UnsupportedModel(f"{self.folder}: {module} is damaged ({error})") from error
 
     def floats(self) -> Iterator[tuple[str, np.ndarray]]:
         """Everything that is not in few bits."""
@@ -74,5 +85,5 @@ def _settings(folder: Path) -> dict[str, Any]:
         if found["quant_method"] != "gptq":
             raise ValueError(f"its quant_method is {found['quant_method']!r}, not 'gptq'")
         return {"sym": True, "group_size": 128, **found}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, RecursionError, *DAMAGE) as error:
         raise UnsupportedModel(f"{place}: no quantization_config of GPTQ ({error})") from error

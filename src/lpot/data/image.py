@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import as_array, is_tensor
 from lpot.core.errors import DataError
 from lpot.data.optional import require
 
@@ -76,14 +77,12 @@ def to_array(image: Any) -> np.ndarray:
     if is_pillow(image):
         array = np.asarray(image)
         return array if array.ndim == 3 else array[:, :, np.newaxis]
-    if callable(getattr(image, "asnumpy", None)):  # an MXNet array
-        return np.asarray(image.asnumpy())
-    if callable(getattr(image, "numpy", None)):  # a PyTorch or TensorFlow tensor
-        return np.asarray(image.numpy())
+    if is_tensor(image):
+        return as_array(image)
     if isinstance(image, bytes | str):
         raise DataError(
-            f"{image[:16]!r} is no image yet: decode it first, a record by ParseDecodeImagenet and "
-            "its like, a file's bytes by DecodeImage"
+            f"{image[:16]!r} is not an image yet: decode it first, a record by ParseDecodeImagenet "
+            "and its like, a file's bytes by DecodeImage"
         )
     if isinstance(image, list | tuple) or np.isscalar(image):
         return np.asarray(image)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -69,7 +69,7 @@ class DataLoader:
         # Without a length, a dataset that can be iterated is taken as a row of samples, even if a
         # base class gives it a __getitem__ (as torch does).
         self._numbered = hasattr(dataset, "__getitem__") and (
-            hasattr(dataset, "__len__") or not hasattr(dataset, "__iter__")
+            isinstance(dataset, Sized) or not isinstance(dataset, Iterable)
         )
         self._spent = False
         steps = steps_of(dataset.transform) if isinstance(dataset, Dataset) else ()
@@ -100,22 +100,10 @@ class DataLoader:
         """Draw another order and other random transforms, for training."""
         self.epoch = int(epoch)
 
-    def with_sampler(self, sampler: Iterable[int], batch_size: int | None = None) -> DataLoader:
-        """The same dataset in another order, e.g. the hardest samples first."""
-        return DataLoader(
-            self.dataset,
-            batch_size or self.batch_size,
-            self.collate_fn,
-            self.last_batch,
-            sampler=sampler,
-            num_workers=self.num_workers,
-            seed=self.seed,
-        )
-
     def groups(self) -> list[list[int]] | None:
         """The sample numbers of each batch of a pass; None where they are known only on the way."""
         sources = (self.dataset, self.sampler, self.batch_sampler)
-        ends = all(hasattr(one, "__len__") for one in sources if one is not None)
+        ends = all(isinstance(one, Sized) for one in sources if one is not None)
         return list(self._groups()) if self._numbered and ends else None
 
     def with_groups(self, groups: Sequence[Sequence[int]]) -> DataLoader:
@@ -136,44 +124,31 @@ class DataLoader:
         """A sample comes out the same whichever others are in its batch."""
         return self.collate_fn is collate
 
-    def with_batch_size(self, batch_size: int) -> DataLoader:
-        """The same loader with batches of another size."""
-        return DataLoader(
-            self.dataset,
-            batch_size,
-            self.collate_fn,
-            self.last_batch,
-            sampler=self.sampler,
-            num_workers=self.num_workers,
-            shuffle=self.shuffle,
-            seed=self.seed,
-        )
-
     def _check(self) -> None:
         if self.last_batch not in LAST_BATCH:
             near = did_you_mean(str(self.last_batch), LAST_BATCH)
             raise ConfigError(
                 f"last_batch should be 'rollover' or 'discard', not {self.last_batch!r}{near}"
             )
-        if not self._numbered and not hasattr(self.dataset, "__iter__"):
+        if not self._numbered and not isinstance(self.dataset, Iterable):
             raise DataError(
                 f"a dataset needs __getitem__ or __iter__; {_name(self.dataset)} has neither"
             )
         orders = [self.sampler is not None, self.batch_sampler is not None, self.shuffle]
         if sum(orders) > 1:
             raise ConfigError("give only one of sampler, batch_sampler and shuffle")
-        if any(orders) and not (self._numbered and hasattr(self.dataset, "__len__")):
+        if any(orders) and not (self._numbered and isinstance(self.dataset, Sized)):
             raise ConfigError(
                 f"sampler, batch_sampler and shuffle need a dataset with __getitem__ and __len__; "
                 f"{_name(self.dataset)} only gives its samples in sequence"
             )
-        if hasattr(self.dataset, "__len__") and len(self.dataset) == 0:
+        if isinstance(self.dataset, Sized) and len(self.dataset) == 0:
             raise DataError(f"the dataset {_name(self.dataset)} is empty")
 
     def _order(self) -> Iterable[int]:
         if self.sampler is not None:
             return self.sampler
-        if not hasattr(self.dataset, "__len__"):
+        if not isinstance(self.dataset, Sized):
             return itertools.count()
         count = len(self.dataset)
         if not self.shuffle:
@@ -195,7 +170,7 @@ class DataLoader:
                 yield group
 
     def _numbered_batches(self) -> Iterator[Any]:
-        if self.num_workers and hasattr(self.dataset, "__len__"):
+        if self.num_workers and isinstance(self.dataset, Sized):
             yield from self._threaded_batches()
             return
         for group in self._groups():
@@ -230,7 +205,7 @@ class DataLoader:
             try:
                 return self.dataset[number]
             except IndexError as error:
-                if not hasattr(self.dataset, "__len__"):
+                if not isinstance(self.dataset, Sized):
                     return _END
                 if 0 <= number < len(self.dataset):
                     raise
@@ -245,7 +220,7 @@ class DataLoader:
                 f"the dataset is a {_name(self.dataset)}, which can be iterated only once, and "
                 "it was. Give a list, or a class with __iter__"
             )
-        self._spent = hasattr(self.dataset, "__next__")
+        self._spent = isinstance(self.dataset, Iterator)
         source = iter(self.dataset)
         for start in itertools.count(step=self.batch_size):
             group = range(start, start + self.batch_size)

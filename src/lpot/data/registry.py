@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.options import check_options
 
 
 class Registry(Mapping[str, Any]):
@@ -113,26 +114,3 @@ def check_kinds(
                 f"{option} of {what} should be {said}, not {value!r:.60}",
                 path=f"{path}.{option}" if path else "",
             )
-
-
-def check_options(
-    what: str, entry: Callable[..., Any], options: Mapping[str, Any], path: str
-) -> None:
-    """Refuse option names that `entry` does not take, and say which ones are missing."""
-    parameters = inspect.signature(entry).parameters
-    if any(item.kind is item.VAR_KEYWORD for item in parameters.values()):
-        return
-    named = [item for item in parameters.values() if item.kind is not item.VAR_POSITIONAL]
-    known = [item.name for item in named]
-    for option in options:
-        if option not in known:
-            raise ConfigError(
-                f"{what} has no argument {option!r}{did_you_mean(str(option), known) or ';'} "
-                f"It takes: {', '.join(known) or 'none'}",
-                path=f"{path}.{option}" if path else "",
-            )
-    missing = [i.name for i in named if i.default is i.empty and i.name not in options]
-    if missing:
-        raise ConfigError(
-            f"{what} needs {', '.join(missing)}; accepted: {', '.join(known)}", path=path
-        )

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from lpot.core.errors import DataError
+from lpot.core.tune import guarded
 from lpot.data.files import read_json
 from lpot.data.optional import require
 
@@ -168,13 +169,18 @@ class _FolderTokenizer:
         content = read_json(path)
         if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
             raise DataError(f"{path}: is not a tokenizer.json: it has no 'model'")
-        self._tokenizer = require("tokenizers", f"reading {path}").Tokenizer.from_file(str(path))
+        package = require("tokenizers", f"reading {path}")
+        self._tokenizer: Any = guarded(lambda: package.Tokenizer.from_file(str(path)))
+        if isinstance(self._tokenizer, Exception):  # plain ones, of a library in Rust
+            raise DataError(f"{path}: can't be read ({self._tokenizer})") from self._tokenizer
         self._tokenizer.no_padding()
         self.pad = pad if pad >= 0 else (self._tokenizer.token_to_id("<pad>") or 0)
 
     def encode(self, first: str, second: str | None, limit: int) -> Encoded:
         self._tokenizer.enable_truncation(limit)
-        found = self._tokenizer.encode(first, second)
+        found: Any = guarded(lambda: self._tokenizer.encode(first, second))
+        if isinstance(found, Exception):
+            raise DataError(f"tokenizer.json can't cut this text ({found})") from found
         return Encoded(list(found.ids), list(found.type_ids))
 
 

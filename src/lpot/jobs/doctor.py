@@ -70,9 +70,7 @@ MEANINGS = {
     "i8mm": "it multiplies INT8 matrices in hardware; lpot is tested on x86 only, so measure",
     "dotprod": "it sums INT8 products exactly; lpot is tested on x86 only, so measure",
 }
-UNKNOWN = (
-    "no INT8 instructions are known of it: expect smaller models, not faster ones, and measure"
-)
+UNKNOWN = "it has no known INT8 instructions: expect smaller models, not faster ones, and measure"
 
 
 def _mxnet_advice() -> str:
@@ -85,7 +83,7 @@ def _mxnet_advice() -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Installed:
     """A package and the version that is here; None when it is missing."""
 
     package: Package
@@ -105,7 +103,7 @@ class Diagnosis:
     """Everything found on this machine."""
 
     cpu: Cpu
-    packages: tuple[Found, ...]
+    packages: tuple[Installed, ...]
     frameworks: tuple[str, ...]
     bits: Mapping[str, int] = field(default_factory=dict)  # kind of op → weight bits that are safe
     trouble: tuple[str, ...] = ()
@@ -158,7 +156,7 @@ class Diagnosis:
             yield "", "fail" if text in self.trouble else "note", text
 
 
-def _row(found: Found) -> tuple[str, str, str]:
+def _row(found: Installed) -> tuple[str, str, str]:
     package = found.package
     if found.version is None and _elsewhere(package.module):
         where = os.environ[ELSEWHERE[package.module]]
@@ -170,12 +168,12 @@ def _row(found: Found) -> tuple[str, str, str]:
 
 def diagnose() -> Diagnosis:
     """Look around. Only ONNX Runtime is imported, for the self-test of its kernels."""
-    packages = tuple(Found(package, _version(package)) for package in PACKAGES)
+    packages = tuple(Installed(package, _version(package)) for package in PACKAGES)
     served = tuple(name for name in BACKENDS if not missing_packages(name) or _elsewhere(name))
     trouble = []
     if not served:
         trouble.append(
-            "no framework is here: pip install onnx onnxruntime for ONNX models, torch for "
+            "no framework is installed: pip install onnx onnxruntime for ONNX models, torch for "
             "PyTorch's, tensorflow-cpu for TensorFlow's; one is enough"
         )
     bits: dict[str, int] = {}

@@ -19,7 +19,7 @@ from lpot.core.preference import recorded
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Capability
-from lpot.core.tensors import Contrast, contrasts
+from lpot.core.tensors import Contrast, Pair, contrasts
 from lpot.core.trial import Trial
 from lpot.jobs.recover import recover
 from lpot.jobs.storage.workspace import fetched
@@ -42,8 +42,9 @@ def compare_tensors(
         model: the FP32 model, as a path or the framework's own object.
         against: the workspace of its tuning, a saved model, or the handle of one.
         calib: any iterable of batches.
-        ops: names of ops; all that can be low precision when not given.
-        trial: which trial of the workspace; the best one when not given.
+        ops: names of ops; all that can be low precision if omitted.
+        trial: which trial of the workspace; the best one if omitted.
+        framework: detected from the model if omitted.
     """
     backend = get_backend(framework or detect(model))
     loaded = backend.load(model)
@@ -59,7 +60,15 @@ def compare_tensors(
 def look(
     backend: Backend, model: Model, low: Model, keys: Sequence[OpKey], inputs: Inputs
 ) -> Iterator[Contrast]:
-    """What the backend can tell of these ops, a few at a time."""
+    """How far apart the two models are, op by op."""
+    for key, pair in traced(backend, model, low, keys, inputs):
+        yield from contrasts({key: pair})
+
+
+def traced(
+    backend: Backend, model: Model, low: Model, keys: Sequence[OpKey], inputs: Inputs
+) -> Iterator[tuple[OpKey, Pair]]:
+    """What both models make of the inputs, a few ops at a time: tensors are large."""
     if not isinstance(backend, Traced):
         raise UnsupportedModel(
             f"backend {backend.name} can't show the tensors between ops; those that can: "
@@ -67,7 +76,7 @@ def look(
         )
     groups = [keys[at : at + TOGETHER] for at in range(0, len(keys), TOGETHER)]
     for group in tracked(groups):
-        yield from contrasts(backend.tensors(model, low, group, inputs))
+        yield from backend.tensors(model, low, group, inputs).items()
 
 
 def chosen_ops(capability: Capability, names: Sequence[str]) -> list[OpKey]:
@@ -136,15 +145,13 @@ def inspect_tensor(
         if against is None
         else _low(backend, model, loaded, against, None)
     )
-    if not isinstance(backend, Traced):
-        raise UnsupportedModel(f"backend {backend.name} can't show the tensors between ops")
     keys = chosen_ops(backend.inspect(loaded, "auto"), op_list)
     side = 0 if against is None else 1
     activations: list[dict[str, Any]] = []
     weights: dict[str, Any] = {}
     for inputs in _iterations(Calibration(dataloader, loaded.input_names), iteration_list):
         seen: dict[str, Any] = {}
-        for key, pair in backend.tensors(loaded, low, keys, inputs).items():
+        for key, pair in traced(backend, loaded, low, keys, inputs):
             output, weight = pair[side].output, pair[side].weight
             seen |= {} if output is None else {key.name: {key.name: _whole(output)}}
             weights |= {} if weight is None else {key.name: {key.name: _whole(weight)}}

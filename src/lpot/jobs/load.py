@@ -27,12 +27,12 @@ def load(
 
     Args:
         path: a saved model, or the workspace (or deploy.yaml) of a tuning: its best model.
-        framework: read from the card or the file when not given.
+        framework: read from the card or the file if omitted.
         module: the architecture, for PyTorch models other than those of transformers: a freshly
-            made module will do.
-        trust: the model's file may act: ops that read and write files or call Python are allowed.
+            made module is enough.
+        trust: trust the model's file: allow ops that read or write files or call Python.
 
-    `model.card` holds what the tuning noted: name, seed, goal, accuracy, calibration.
+    `model.card` holds what the tuning recorded: name, seed, goal, accuracy, calibration.
     """
     place = fetched(path)
     found = deployed(place)

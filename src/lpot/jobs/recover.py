@@ -10,7 +10,6 @@ from lpot.backends import get_backend
 from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
-from lpot.core.overflow import overflow_of
 from lpot.core.repairs import pruned
 from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
@@ -43,7 +42,7 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     if static:
         place = observations_path(path.parent, found.fingerprint)
         observations = load_observations(place).get(trial.recipe.samples)
-    if trouble := overflow_of(trial.recipe, backend.worst_error):
+    if trouble := backend.overflow(source, trial.recipe):
         logger.warning("%s: trial %d: %s", path, number, trouble)
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met

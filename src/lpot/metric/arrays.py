@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import as_array
 from lpot.metric.base import Array, BaseMetric, Floats
 
 
@@ -16,19 +17,10 @@ def to_numpy(value: Any) -> Array:
     >>> to_numpy([[1, 2], [3, 4]]).shape
     (2, 2)
     """
-    if hasattr(value, "asnumpy"):  # MXNet, which has a detach() too
-        array = np.asarray(value.asnumpy())
-    elif hasattr(value, "detach"):  # torch
-        value = value.detach().cpu()
-        if getattr(value, "is_quantized", False):
-            value = value.dequantize()
-        if "bfloat16" in str(value.dtype):  # numpy has no such type
-            value = value.float()
-        array = np.asarray(value)
-    elif isinstance(value, list | tuple) and not _is_plain(value):
+    if isinstance(value, list | tuple) and not _is_plain(value):
         array = np.asarray([to_numpy(item) for item in value])
     else:
-        array = np.asarray(value)
+        array = as_array(value.dequantize() if getattr(value, "is_quantized", False) else value)
     # TensorFlow's bfloat16 and float8 come as extension types that most of numpy can't take.
     if array.dtype.kind == "V" and array.dtype.names is None:
         array = array.astype(np.float32)

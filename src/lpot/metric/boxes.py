@@ -117,7 +117,7 @@ def from_corners(corners: Floats) -> Floats:
 
 def plain(value: Any) -> Any:
     """An image id or a name as text or int."""
-    if hasattr(value, "dtype") or hasattr(value, "detach"):
+    if hasattr(value, "dtype"):
         value = to_numpy(value).reshape(-1)[0].item()
     while isinstance(value, list | tuple) and len(value) == 1:
         value = value[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -67,16 +68,20 @@ class MeanAP(BaseMetric):
 
     name = "mAP"
     bounds = (0.0, 1.0)
+    usual_iou_thrs: float | str = 0.5
+    usual_map_points = 0
+    usual_mapping: Mapping[str, int] | None = None
 
     def __init__(
         self,
         anno_path: str | Path | None = None,
-        iou_thrs: float | str | Sequence[float] = 0.5,
-        map_points: int = 0,
+        iou_thrs: float | str | Sequence[float] | None = None,
+        map_points: int | None = None,
         map_key: str = "DetectionBoxes_Precision/mAP",
         output_index_mapping: Mapping[str, int] | None = None,
         box_order: str = "yxyx",
     ) -> None:
+        map_points = self.usual_map_points if map_points is None else map_points
         if map_points not in (0, 11, 101):
             raise self._wrong("map_points", f"is {map_points!r}, expected 0, 11 or 101")
         known = [PREFIX + key for key in MAP_KEYS]
@@ -85,7 +90,7 @@ class MeanAP(BaseMetric):
             raise self._wrong("map_key", f"{map_key!r} is not known{hint or f': one of {known}'}")
         if box_order not in ("yxyx", "xyxy"):
             raise self._wrong("box_order", f"is {box_order!r}, expected yxyx or xyxy")
-        self.thresholds = self._thresholds(iou_thrs)
+        self.thresholds = self._thresholds(self.usual_iou_thrs if iou_thrs is None else iou_thrs)
         self.map_points = map_points
         self.map_key = map_key
         self.mapping = self._mapping(output_index_mapping)
@@ -112,6 +117,8 @@ class MeanAP(BaseMetric):
         return values
 
     def _mapping(self, given: Mapping[str, int] | None) -> dict[str, int] | None:
+        if self.usual_mapping is not None:
+            given = {**self.usual_mapping, **(given or {})}
         if given is None:
             return None
         unknown = [key for key in given if key not in FOUR]
@@ -274,24 +281,8 @@ class CocoMAP(MeanAP):
     """
 
     name = "COCOmAP"
-
-    def __init__(
-        self,
-        anno_path: str | Path | None = None,
-        iou_thrs: float | str | Sequence[float] | None = None,
-        map_points: int | None = None,
-        map_key: str = "DetectionBoxes_Precision/mAP",
-        output_index_mapping: Mapping[str, int] | None = None,
-        box_order: str = "yxyx",
-    ) -> None:
-        super().__init__(
-            anno_path,
-            COCO_THRESHOLDS if iou_thrs is None else iou_thrs,
-            101 if map_points is None else map_points,
-            map_key,
-            output_index_mapping,
-            box_order,
-        )
+    usual_iou_thrs = COCO_THRESHOLDS
+    usual_map_points = 101
 
 
 class CocoMAPv2(MeanAP):
@@ -305,19 +296,9 @@ class CocoMAPv2(MeanAP):
     """
 
     name = "COCOmAPv2"
-
-    def __init__(
-        self,
-        anno_path: str | Path | None = None,
-        iou_thrs: float | str | Sequence[float] = COCO_THRESHOLDS,
-        map_points: int = 101,
-        map_key: str = "DetectionBoxes_Precision/mAP",
-        output_index_mapping: Mapping[str, int] | None = None,
-        box_order: str = "yxyx",
-    ) -> None:
-        usual = {"num_detections": -1, "boxes": 0, "scores": 1, "classes": 2}
-        mapping = {**usual, **(output_index_mapping or {})}
-        super().__init__(anno_path, iou_thrs, map_points, map_key, mapping, box_order)
+    usual_iou_thrs = COCO_THRESHOLDS
+    usual_map_points = 101
+    usual_mapping = MappingProxyType({"num_detections": -1, "boxes": 0, "scores": 1, "classes": 2})
 
 
 class VocMAP(MeanAP):
@@ -332,24 +313,6 @@ class VocMAP(MeanAP):
     """
 
     name = "VOCmAP"
-
-    def __init__(
-        self,
-        anno_path: str | Path | None = None,
-        iou_thrs: float | str | Sequence[float] | None = None,
-        map_points: int | None = None,
-        map_key: str = "DetectionBoxes_Precision/mAP",
-        output_index_mapping: Mapping[str, int] | None = None,
-        box_order: str = "yxyx",
-    ) -> None:
-        super().__init__(
-            anno_path,
-            0.5 if iou_thrs is None else iou_thrs,
-            0 if map_points is None else map_points,
-            map_key,
-            output_index_mapping,
-            box_order,
-        )
 
 
 def _mean(table: Floats) -> float:

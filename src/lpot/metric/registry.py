@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from lpot.core.errors import ConfigError, did_you_mean
 from lpot.core.framework import family, known
+from lpot.core.options import check_options
 from lpot.metric.base import BaseMetric
 from lpot.metric.classification import F1, MCC, ROC, Accuracy, TopK
 from lpot.metric.detection import CocoMAP, CocoMAPv2, MeanAP, VocMAP
@@ -57,6 +58,15 @@ METRICS = _Metrics(
 _overlay: dict[str, dict[str, type[Any]]] = {}  # name → framework → class, of this process
 
 C = TypeVar("C", bound=type[Any])
+
+
+@runtime_checkable
+class MetricRecord(Protocol):
+    """A class that is still to be made, as `lpot.experimental.common.Metric` holds it."""
+
+    name: str
+    metric_cls: type[Any]
+    kwargs: Mapping[str, Any]
 
 
 def metric_registry(metric_type: str, framework: str) -> Callable[[C], C]:
@@ -132,24 +142,7 @@ def get_metric(name: str, /, **options: Any) -> Any:
 
 
 def _build(name: str, cls: type[Any], options: Mapping[str, Any]) -> Any:
-    taken = inspect.signature(cls).parameters
-    free = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values())
-    for option in options:
-        if option not in taken and not free:
-            accepted = f"accepted: {', '.join(taken)}" if taken else "it takes none"
-            raise ConfigError(
-                f"unknown option {option!r}{did_you_mean(option, taken) or ':'} {accepted}",
-                path=f"{name}.{option}",
-            )
-    missing = [
-        one.name
-        for one in taken.values()
-        if one.default is one.empty
-        and one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-        and one.name not in options
-    ]
-    if missing:
-        raise ConfigError(f"needs the option {', '.join(missing)}", path=name)
+    check_options(f"metric {name}", cls, options, name)
     return cls(**options)
 
 
@@ -198,8 +191,8 @@ def as_metric(given: Any, framework: str | None = None) -> Any:
     """A metric from what a user gave: name, yaml mapping, class, record of a class, or object."""
     if isinstance(given, str | Mapping):
         return from_spec(given, framework)
-    if hasattr(given, "metric_cls"):  # lpot.experimental.common.Metric
-        return _build(str(given.name), given.metric_cls, dict(getattr(given, "kwargs", {})))
+    if isinstance(given, MetricRecord):
+        return _build(given.name, given.metric_cls, given.kwargs)
     if isinstance(given, type):
         given = _build(given.__name__, given, {})
     missing = [verb for verb in ("update", "result") if not callable(getattr(given, verb, None))]

@@ -33,8 +33,11 @@ def op_table(ops: Sequence[OpRow]) -> dict[str, Any] | None:
         "count": len(rows),
         "left": len(ops) - len(kept),
         "choices": [
-            (name, sorted({_cut(getattr(op, name), LONGEST_NAME) for op in kept}))
-            for name in ("kind", "precision")
+            (name, sorted({_cut(word, LONGEST_NAME) for word in words}))
+            for name, words in (
+                ("kind", [op.kind for op in kept]),
+                ("precision", [op.precision for op in kept]),
+            )
         ],
         "data": Markup(as_script(data)),
     }

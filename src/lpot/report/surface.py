@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import importlib.util
 import io
 import sys
@@ -12,6 +13,8 @@ from typing import Any
 
 from rich.console import Console, RenderableType
 from rich.live import Live
+
+from lpot.report.console import SafeConsole
 
 Foot = Callable[[], RenderableType]
 
@@ -28,7 +31,14 @@ class PlainSurface:
         self.console = console
 
     def line(self, text: RenderableType) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self._print(text, soft_wrap=True)
+
+    def _print(self, text: RenderableType, **options: Any) -> None:
+        """A terminal that is closed, or a full disk behind it, must not cost the tuning."""
+        try:
+            self.console.print(text, markup=False, highlight=False, **options)
+        except (OSError, ValueError):
+            self.console.quiet = True
 
     def refresh(self) -> None:
         """The foot has changed."""
@@ -56,10 +66,11 @@ class LiveSurface(PlainSurface):
         atexit.register(self.close)  # a hidden cursor must not outlive us
 
     def line(self, text: RenderableType) -> None:
-        self.console.print(text, markup=False, highlight=False)
+        self._print(text)
 
     def close(self) -> None:
-        self._live.stop()
+        with contextlib.suppress(OSError, ValueError):
+            self._live.stop()
         atexit.unregister(self.close)
 
 
@@ -109,7 +120,7 @@ def open_surface(console: Console, foot: Foot, live: bool | None) -> PlainSurfac
 
 def _as_text(renderable: RenderableType) -> str:
     page = io.StringIO()
-    drawn = Console(
+    drawn = SafeConsole(
         file=page,
         width=NOTEBOOK_WIDTH,
         force_jupyter=False,

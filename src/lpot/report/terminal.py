@@ -17,6 +17,7 @@ from lpot.core.goal import Goal
 from lpot.core.progress import Chorus, Listener
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, State, Trial
+from lpot.report.console import SafeConsole
 from lpot.report.scene import Scene
 from lpot.report.surface import PlainSurface, open_surface
 from lpot.report.verdict import verdict
@@ -38,7 +39,7 @@ class TerminalListener(Listener):
     """
 
     def __init__(self, console: Console | None = None, live: bool | None = None) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or SafeConsole(stderr=True)
         self.scene = Scene()
         self._wanted = live
         self._surface: PlainSurface | None = None

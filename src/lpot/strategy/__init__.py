@@ -74,7 +74,7 @@ def get_strategy(name: str | Strategy, level: Level = 1) -> Policy:
     if package is not None and name not in _registered and find_spec(package) is None:
         raise ConfigError(  # now, not after the baseline was evaluated for an hour
             f"strategy {name} needs the package {package!r}, which is not installed: "
-            f"pip install {package}, or use basic, which needs nothing",
+            f"pip install {package}, or use basic, which needs no other package",
             path="tuning.strategy.name",
         )
     return at_level(level, found)

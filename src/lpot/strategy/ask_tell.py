@@ -27,7 +27,7 @@ def import_optuna(strategy: str) -> Any:
     except ImportError:
         raise ConfigError(
             f"strategy {strategy} needs the package 'optuna', which can't be imported: "
-            "pip install optuna, or use basic, which needs nothing",
+            "pip install optuna, or use basic, which needs no other package",
             path="tuning.strategy.name",
         ) from None
     return optuna

@@ -9,7 +9,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
 from lpot.strategy.belief import FEW
-from lpot.strategy.fewest import Found, all_low, fewest_float, most_of_fewest
+from lpot.strategy.fewest import Fallbacks, all_low, fewest_float, most_of_fewest
 from lpot.strategy.improve import improve, is_timed
 from lpot.strategy.order import able, fallback_order, is_fp32, weight
 from lpot.strategy.regain import returned
@@ -72,7 +72,7 @@ def _is_slow(context: StrategyContext, best: Trial) -> bool:
     return after is not None and context.latency is not None and context.latency <= after
 
 
-def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
+def _returning(context: StrategyContext, found: Fallbacks) -> list[OpKey]:
     """The ops that may return, those with most time gained per error first."""
     sensitivity = context.ranking()
     candidates = [
@@ -90,7 +90,7 @@ def _returning(context: StrategyContext, found: Found) -> list[OpKey]:
     )
 
 
-def _return_many(context: StrategyContext, found: Found, best: Trial) -> Steps[Trial]:
+def _return_many(context: StrategyContext, found: Fallbacks, best: Trial) -> Steps[Trial]:
     """The longest prefix of those that may return with which the bar still holds, by bisection."""
     keys = _returning(context, found)
     low, high, steps = 0, len(keys), found.steps

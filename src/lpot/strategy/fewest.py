@@ -14,8 +14,8 @@ from lpot.strategy.order import able, fallback_order, weight
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """Where the search for the fewest ended. `needed` are the ops that are known to be needed."""
+class Fallbacks:
+    """The fewest ops to keep in FP32, as far as the search got; `needed` are known to be."""
 
     start: Recipe
     order: tuple[OpKey, ...] = ()
@@ -33,18 +33,18 @@ class Found:
         return tuple(key for key in self.order if self.best.recipe.ops[key].is_float)
 
 
-def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Found]:
+def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Fallbacks]:
     """Everything low, and the order in which ops would go back."""
     first = yield from default_first(space, context)
     if first.met:
-        return Found(first.recipe, best=first)
+        return Fallbacks(first.recipe, best=first)
     order = fallback_order(space, context.ranking())
-    return Found(first.recipe, tuple(order), trials=(first,))
+    return Fallbacks(first.recipe, tuple(order), trials=(first,))
 
 
 def fewest_float(
     space: TuningSpace, context: StrategyContext, second_look: bool = True
-) -> Steps[Found]:
+) -> Steps[Fallbacks]:
     """Everything low; then the shortest prefix of the ops by sensitivity that holds the bar.
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
@@ -55,7 +55,7 @@ def fewest_float(
     """
     first = yield from default_first(space, context)
     if first.met:
-        return Found(first.recipe, best=first, steps=steps_for(len(able(space))))
+        return Fallbacks(first.recipe, best=first, steps=steps_for(len(able(space))))
     trials = [first]
     sensitivity = context.ranking()
     order = fallback_order(space, sensitivity)
@@ -80,10 +80,12 @@ def fewest_float(
         best = trial if trial.met else None
     elif best is None and bracket.low == len(order) > 1 and second_look:
         best = yield from _second_look(space, context, first, order)
-        return Found(first.recipe, tuple(order), best, tuple(order[-1:]), unbearable)
+        return Fallbacks(first.recipe, tuple(order), best, tuple(order[-1:]), unbearable)
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
-    return Found(first.recipe, tuple(order), best, needed, unbearable, bracket.steps, tuple(trials))
+    return Fallbacks(
+        first.recipe, tuple(order), best, needed, unbearable, bracket.steps, tuple(trials)
+    )
 
 
 def most_of_fewest(space: TuningSpace, budget: bool) -> int:

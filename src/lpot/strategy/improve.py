@@ -12,14 +12,14 @@ from lpot.core.strategy import Steps, StrategyContext
 from lpot.core.trial import Trial
 from lpot.strategy.belief import Belief, Floats, Masks
 from lpot.strategy.bracket import steps_for
-from lpot.strategy.fewest import Found
+from lpot.strategy.fewest import Fallbacks
 from lpot.strategy.order import able, weight
 
 WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 HOPELESS = 0.02  # chance of holding the bar, below which a set is not tried
 
 
-def improve(space: TuningSpace, context: StrategyContext, found: Found) -> Steps[Trial | None]:
+def improve(space: TuningSpace, context: StrategyContext, found: Fallbacks) -> Steps[Trial | None]:
     """Go on from where the ranking was cut, to a better model than the best, or to a first one.
 
     Next comes the set of ops with the largest expected improvement: how likely it holds the bar,
@@ -71,7 +71,9 @@ def _likeliest(
     return sets[at] if chance[at] >= HOPELESS else None
 
 
-def _candidates(belief: Belief, keys: Sequence[OpKey], found: Found, best: Trial | None) -> Masks:
+def _candidates(
+    belief: Belief, keys: Sequence[OpKey], found: Fallbacks, best: Trial | None
+) -> Masks:
     """What the particles think of, every cut of the ranking, the best with one op more low."""
     places = {key: at for at, key in enumerate(keys)}
     cuts = np.ones((len(found.order), len(keys)), bool)

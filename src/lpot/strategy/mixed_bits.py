@@ -4,14 +4,16 @@ Error and cost of each format are known for each op, and add up. Then the mixes 
 one path: begin with the cheapest format everywhere, and take, again and again, the step that saves
 the most error for its cost (the greedy answer to this knapsack, exact at its own points). The path
 is cut by evaluations: the first where the errors say the bar holds, the next ones corrected by what
-was seen, within a bracket that halves.
+was seen, within a bracket that halves. A model with phases (a prompt, a token) must be slower than
+FP32 in none of them, unless size alone is asked for: what takes too long where the bar holds costs
+more on the path.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -25,6 +27,8 @@ from lpot.strategy.order import is_fp32
 
 SIZE = 0.1  # of the bytes saved, beside time: of two equally fast formats the smaller is taken
 EXTRA = 2  # evaluations besides those that halving needs
+NO_SLOWER = 0.95  # of FP32's time in each phase, as clocks of single ops tell it
+WEIGHTS = (0.1, 0.2, 0.4, 0.8, 1.6)  # that a phase which would be slower gets besides
 FINE = 0.01  # of the cost, below which no further evaluation pays: clocks tell no less
 
 
@@ -67,12 +71,13 @@ def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
     if not tradeoffs:
         yield from fewest_float(space, context)
         return
-    path = path_of(space, tradeoffs, by_size=context.objectives.words == ("modelsize",))
+    allowed = _allowed(context)
+    by_size = context.objectives.words == ("modelsize",)
+    path = path_of(space, tradeoffs, True) if by_size else fair_path(space, tradeoffs, allowed)
     last = len(path.steps)
     while last and is_fp32(space, path.recipe(last)):
         last -= 1
     low, high = -1, last + 1  # missed, held
-    allowed = _allowed(context)
     factor = 1.0
     for _ in range(EXTRA + steps_for(last + 1)):
         taken = min(max(path.first_below(allowed / factor), low + 1), high - 1)
@@ -106,12 +111,45 @@ def _corrected(factor: float, trial: Trial, error: float, context: StrategyConte
     return math.log1p(lost / base) / error
 
 
-def path_of(space: TuningSpace, tradeoffs: Tradeoffs, by_size: bool = False) -> Path:
+def fair_path(space: TuningSpace, tradeoffs: Tradeoffs, allowed: float) -> Path:
+    """The path that is slower than FP32 in no phase where it leaves the error that is allowed.
+
+    Without one, that on which the slow phases weigh most.
+    """
+    path = path_of(space, tradeoffs)
+    slow = _slow_phases(path.recipe(path.first_below(allowed)), tradeoffs)
+    for weight in WEIGHTS:
+        if not _slow_phases(path.recipe(path.first_below(allowed)), tradeoffs):
+            break
+        path = path_of(space, tradeoffs, weights=dict.fromkeys(slow, weight))
+    return path
+
+
+def _slow_phases(recipe: Recipe, tradeoffs: Tradeoffs) -> tuple[int, ...]:
+    """The phases in which the ops take longer than FP32's."""
+    chosen = [
+        option.phases
+        for key, options in tradeoffs.items()
+        for option in options
+        if option.config == recipe.ops.get(key)
+    ]
+    totals = [sum(times) for times in zip(*chosen, strict=True)]
+    return tuple(at for at, total in enumerate(totals) if total > NO_SLOWER)
+
+
+def path_of(
+    space: TuningSpace,
+    tradeoffs: Tradeoffs,
+    by_size: bool = False,
+    weights: Mapping[int, float] | None = None,
+) -> Path:
+    """`weights` are what single phases cost besides."""
     whole = sum(max(option.size for option in options) for options in tradeoffs.values()) or 1
 
     def cost(option: Tradeoff) -> float:
         size = option.size / whole
-        return size + SIZE * option.time if by_size else option.time + SIZE * size
+        more = sum(weight * option.phases[at] for at, weight in (weights or {}).items())
+        return more + (size + SIZE * option.time if by_size else option.time + SIZE * size)
 
     start: dict[OpKey, OpConfig] = {}
     steps: list[Step] = []

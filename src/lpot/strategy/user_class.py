@@ -79,7 +79,7 @@ def recipe_of(space: TuningSpace, wish: TuneConfig) -> Recipe:
         key = keys.get(tuple(name))
         if key is None:
             raise ConfigError(
-                f"next_tune_cfg names the op {name!r}, which is not one to choose for: take the "
+                f"next_tune_cfg names the op {name!r}, which has no choices: take the "
                 "keys of opwise_tune_cfgs"
             )
         changes[key] = _choice(space, key, config)
@@ -126,6 +126,6 @@ def registered_name(cls: type[Any]) -> str:
     if not cls.__name__.endswith(ENDING) or cls.__name__ == ENDING:
         raise ConfigError(
             f"{cls.__name__} can't be registered: the name of a strategy class ends with {ENDING}, "
-            f"and what stands before that is its name in yaml, such as Mine{ENDING} for `mine`"
+            f"and the part before it is its name in yaml, such as Mine{ENDING} for `mine`"
         )
     return cls.__name__.removesuffix(ENDING).lower()

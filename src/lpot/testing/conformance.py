@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from lpot.core.backend import Backend, Observations, Traced
-from lpot.core.batch import Inputs
+from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import LpotError
+from lpot.core.loader import copied
 from lpot.core.model import Model
 from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import Capability, TuningSpace, restrict
@@ -152,6 +153,21 @@ class BackendConformance:
         assert found[size].samples == size
         assert found[0].samples > size
         assert set(found[size].tensors) == set(found[0].tensors)
+
+    def test_batches_that_are_kept_are_copies(self) -> None:
+        """Loaders may write every batch into the same memory."""
+        case = self.given
+        first = case.batches[0]
+        held: Any = copied(first)
+
+        def reused() -> Iterator[Inputs]:
+            yield held
+            for value in Batch(held).values:
+                value[...] = 0
+
+        kept = case.backend.observe(case.model, reused(), (0,))[0].probe[0]
+        truth, found = (case.backend.run(case.model, inputs) for inputs in (first, kept))
+        assert all(map(np.array_equal, truth, found))
 
     def test_rank_is_finite_and_speaks_of_known_ops(self) -> None:
         case = self.given

@@ -12,9 +12,10 @@ pytest.importorskip("mxnet")
 
 import mxnet as mx
 
-from backends.mxnet.nets import cnn, images, mlp, pairs
-from lpot.backends.mxnet import MxnetBackend
+from backends.mxnet.nets import cnn, conv, images, mlp, pairs, relu, with_params
+from lpot.backends.mxnet import MxnetBackend, abilities
 from lpot.backends.mxnet.model import MxnetModel
+from lpot.core.backend import Target
 from lpot.core.card import card_path
 from lpot.core.errors import UnsupportedModel, WorkspaceError
 from lpot.core.space import restrict
@@ -115,3 +116,28 @@ def test_one_whole_model_at_every_moment(
         assert BACKEND.restore(copy / path.name).recipe == other.recipe
         assert len(list(copy.glob("small*"))) == 3
     assert found == sorted(found) and {*found} == {False, True}
+
+
+@pytest.mark.parametrize(("target", "told"), [("vnni", "2 Convolution op(s)"), ("avx2", "")])
+@pytest.mark.parametrize("loss", [0.0, 0.5])
+def test_where_sums_overflow_it_is_told(
+    target: Target,
+    told: str,
+    loss: float,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The depthwise convolution in the middle sums in 32 bits and is none of them."""
+    monkeypatch.setattr(abilities, "worst_error", lambda kind: loss)
+    first = relu(conv(mx.sym.var("data"), "first"), "bend")
+    deep = relu(conv(first, "deep", num_group=8, no_bias=True), "bend2")
+    model = BACKEND.load(with_params(conv(deep, "last"), data=(1, 1, 8, 8)))
+    observations = BACKEND.observe(model, images(), (0,))[0]
+    recipe = restrict(BACKEND.inspect(model, target=target), ()).default()
+    assert len(recipe.low_ops) == 3
+    path = BACKEND.save(BACKEND.build(model, recipe, observations), tmp_path / "small")
+    BACKEND.restore(path)
+    assert ("loses 50%" in caplog.text) is bool(told and loss)
+    assert (told in caplog.text) is bool(loss or not told)
+    assert bool(BACKEND.overflow(model, recipe)) is bool(told and loss)  # as `recover` asks

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from backends.onnx.nets import cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.advise import advise
+from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
+from lpot.backends.onnx.run import session
 from lpot.core.backend import Observations
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
@@ -33,18 +39,18 @@ def test_smoothing_changes_no_bit_of_fp32(alpha: float) -> None:
     torn = MENDED["wide stream"](0)
     model, recipe, seen = prepared(torn)
     low = [key.name for key in recipe.low_ops]
-    graph, stats = smooth_channels(model.folded, low, seen.channels, alpha)
+    graph, stats = smooth_channels(model.prepared, low, seen.channels, alpha)
     assert stats
     for batch in torn.batches[:2]:
         np.testing.assert_array_equal(
-            outputs(model.folded.embedded(), batch), outputs(graph.embedded(), batch)
+            outputs(model.prepared.embedded(), batch), outputs(graph.embedded(), batch)
         )
 
 
 def test_smoothed_ranges_hold_what_was_seen() -> None:
     model, recipe, seen = prepared(MENDED["wide stream"](0))
     low = [key.name for key in recipe.low_ops]
-    _, stats = smooth_channels(model.folded, low, seen.channels, 0.5)
+    _, stats = smooth_channels(model.prepared, low, seen.channels, 0.5)
     for name, found in stats.items():
         before = seen.tensors[name.removesuffix("/smooth")]
         spans = [high - low for low, high in (found.range(), before.range())]
@@ -53,7 +59,7 @@ def test_smoothed_ranges_hold_what_was_seen() -> None:
 
 def test_only_the_readers_in_int8_are_smoothed() -> None:
     model, _, seen = prepared(MENDED["wide stream"](0))
-    graph, _ = smooth_channels(model.folded, ["b1.value"], seen.channels, 0.5)
+    graph, _ = smooth_channels(model.prepared, ["b1.value"], seen.channels, 0.5)
     reads = {node.name: node.input[0] for node in graph.nodes}
     assert reads["b1.value"].endswith("/smooth") and not reads["b1.gate"].endswith("/smooth")
 
@@ -62,7 +68,7 @@ def test_advice_brings_the_outputs_nearer() -> None:
     torn = MENDED["wide stream"](0)
     model, recipe, seen = prepared(torn)
     usual = torn.score(BACKEND.build(model, recipe, seen).native)
-    smooth = [found for found in advise(model.folded, recipe, seen) if found.repairs.smoothing]
+    smooth = [found for found in advise(model.prepared, recipe, seen) if found.repairs.smoothing]
     assert len(smooth) == 4
     assert max(torn.score(BACKEND.build(model, r, seen).native) for r in smooth) > usual + 0.1
 
@@ -76,7 +82,7 @@ def test_a_sound_net_gets_no_advice() -> None:
 
 
 def _graph(model: OnnxModel, recipe: Recipe, seen: Observations) -> tuple:
-    return model.folded, recipe, seen
+    return model.prepared, recipe, seen
 
 
 def test_long_tails_get_another_range() -> None:
@@ -84,11 +90,11 @@ def test_long_tails_get_another_range() -> None:
     net.linear("x", "one", 32, 8)
     torn = Torn(net.make({"x": ["n", 6, 32]}, ["one.sum"]), sentences(0))
     model, recipe, seen = prepared(torn)
-    name = model.folded.nodes[-2].input[0]  # what the product reads
+    name = model.prepared.nodes[-2].input[0]  # what the product reads
     for _ in range(40):  # a hundred thousand values, and one far out
         seen.tensors[name].update(np.random.default_rng(0).standard_normal(100_000))
     seen.tensors[name].update([30.0])
-    changed = next(advise(model.folded, recipe, seen))
+    changed = next(advise(model.prepared, recipe, seen))
     assert all(changed.ops[key].activation.algorithm != "minmax" for key in changed.low_ops)
 
 
@@ -97,11 +103,11 @@ def test_noisy_inputs_may_be_ranged_while_running() -> None:
     model, recipe, seen = prepared(torn)
     dynamic = [
         {key.name for key in found.low_ops if found.ops[key].mode == "dynamic"}
-        for found in advise(model.folded, recipe, seen)
+        for found in advise(model.prepared, recipe, seen)
     ]
     assert {"one", "two"} in dynamic
     allowed = restrict(BACKEND.inspect(model, "auto"), ())
-    chosen = next(r for r in advise(model.folded, recipe, seen) if r.ops != recipe.ops)
+    chosen = next(r for r in advise(model.prepared, recipe, seen) if r.ops != recipe.ops)
     assert all(chosen.ops[key] in allowed.choices[key] for key in chosen.low_ops)
 
 
@@ -129,3 +135,33 @@ def test_gains_by_shape(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     names = {key.name: value for key, value in found.items()}
     assert names["a1"] == names["b1"]  # one shape, measured once
     assert BACKEND.gains(model, recipe, seen) == found
+
+
+@pytest.mark.parametrize(
+    ("net", "batches", "kinds"),
+    [(mlp(), tokens(), ["MatMul", "MatMul"]), (cnn(), images(), ["Gemm"])],
+    ids=["MatMul", "Gemm"],
+)
+def test_gains_of_dynamic_products_are_those_of_what_is_built(
+    net: Any, batches: Any, kinds: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LPOT_CACHE", str(tmp_path))
+    model = BACKEND.load(net)
+    seen = BACKEND.observe(model, batches, (0,))[0]
+    recipe = restrict(BACKEND.inspect(model, "dynamic"), ()).default()
+    timed: dict[str, list[str]] = {}
+
+    def count(lone: Any, written: Callable[[], Graph]) -> float:
+        graph = written()
+        ran = [node.op_type for node in graph.nodes]
+        x = np.random.default_rng(0).standard_normal(lone.shape).astype(np.float32)
+        (exact,), (found,) = (session(g).run(None, {"x": x}) for g in (lone.in_float(), graph))
+        assert np.linalg.norm(found - exact) < 0.05 * np.linalg.norm(exact)
+        timed.setdefault(lone.node.name, []).append(ran[0] if len(ran) == 1 else ran[1])
+        return float(len(ran))
+
+    monkeypatch.setattr(importlib.import_module("lpot.backends.onnx.gains"), "_time", count)
+    found = BACKEND.gains(model, recipe, seen)
+    assert set(found) == set(recipe.low_ops)
+    assert all(value < 0 for value in found.values())  # one op in FP32, several in INT8
+    assert list(timed.values()) == [[kind, "MatMulInteger"] for kind in kinds]

@@ -130,7 +130,7 @@ def test_a_dead_channel_with_a_large_constant_spoils_no_range() -> None:
     model = backend.load(net.make({"x": ["n", 3, 16, 16]}, ["second"]))
     x = images(1)[0][0]
     (exact,) = backend.run(model, (x,))
-    assert np.array_equal(session(model.folded).run(None, {"x": x})[0], exact)
+    assert np.array_equal(session(model.prepared).run(None, {"x": x})[0], exact)
     recipe = restrict(backend.inspect(model), ()).default()
     built = backend.build(model, recipe, backend.observe(model, [(x,)], (0,))[0])
     (made,) = backend.run(built, (x,))

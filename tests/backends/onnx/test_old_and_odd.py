@@ -48,9 +48,9 @@ def test_a_named_softmax_keeps_its_name_alone(opset: int) -> None:
     net.op("Softmax", [net.input("x", ["n", 4, 16])], "y", name="answer", axis=1)
     backend = OnnxBackend()
     model = backend.load(net.model("y"))
-    names = [node.name for node in model.folded.nodes]
+    names = [node.name for node in model.prepared.nodes]
     assert len(set(names)) == len(names) > 1
-    kinds = {node.name: node.op_type for node in model.folded.nodes}
+    kinds = {node.name: node.op_type for node in model.prepared.nodes}
     assert kinds["answer"] == "Softmax"
     backend.observe(model, [{"x": np.ones((2, 4, 16), np.float32)}])
 

@@ -24,8 +24,10 @@ def check(model: onnx.ModelProto, feeds: dict[str, np.ndarray], kinds: set[str])
     """The folded graph computes the same and has these kinds of ops."""
     backend = OnnxBackend()
     loaded = backend.load(model)
-    assert {node.op_type for node in loaded.folded.nodes} == kinds
-    for one, other in zip(outputs(loaded.graph, feeds), outputs(loaded.folded, feeds), strict=True):
+    assert {node.op_type for node in loaded.prepared.nodes} == kinds
+    for one, other in zip(
+        outputs(loaded.graph, feeds), outputs(loaded.prepared, feeds), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-4)
     return backend
 
@@ -62,9 +64,9 @@ def test_spread_transposed_conv(kernel: int, stride: int, pads: int, extra: int)
     x = np.random.default_rng(0).standard_normal((2, 6, 7, 9)).astype(np.float32)
     backend = OnnxBackend()
     loaded = backend.load(model)
-    assert "ConvTranspose" not in {node.op_type for node in loaded.folded.nodes}
+    assert "ConvTranspose" not in {node.op_type for node in loaded.prepared.nodes}
     for one, other in zip(
-        outputs(loaded.graph, {"x": x}), outputs(loaded.folded, {"x": x}), strict=True
+        outputs(loaded.graph, {"x": x}), outputs(loaded.prepared, {"x": x}), strict=True
     ):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
     space = restrict(backend.inspect(loaded), ())
@@ -98,11 +100,11 @@ def test_reorder_gelu_lets_the_runtime_fuse_it(tmp_path) -> None:  # type: ignor
     loaded = OnnxBackend().load(net.make({"x": ["n", 8]}, ["y"]))
     feeds = {"x": np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)}
     np.testing.assert_allclose(
-        outputs(loaded.graph, feeds)[0], outputs(loaded.folded, feeds)[0], rtol=1e-5, atol=1e-6
+        outputs(loaded.graph, feeds)[0], outputs(loaded.prepared, feeds)[0], rtol=1e-5, atol=1e-6
     )
     options = ort.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
-    ort.InferenceSession(loaded.folded.embedded().SerializeToString(), options)
+    ort.InferenceSession(loaded.prepared.embedded().SerializeToString(), options)
     kinds = {node.op_type for node in onnx.load(tmp_path / "optimized.onnx").graph.node}
     assert "Gelu" in kinds or "BiasGelu" in kinds
 
@@ -176,7 +178,7 @@ def test_equalize_layers_mends_what_was_torn(pair: tuple[str, str]) -> None:
 def test_a_sound_net_is_left_alone() -> None:
     from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 
-    graph = OnnxBackend().load(cnn()).folded
+    graph = OnnxBackend().load(cnn()).prepared
     assert equalize_layers(graph) is graph
 
 
@@ -192,7 +194,7 @@ def test_fused_ops_of_an_optimised_file_are_taken_apart(tmp_path) -> None:  # ty
     loaded = backend.load(model)
     feeds = {"x": images()[0][0]}
     np.testing.assert_allclose(
-        outputs(loaded.graph, feeds)[0], outputs(loaded.folded, feeds)[0], rtol=1e-4, atol=1e-4
+        outputs(loaded.graph, feeds)[0], outputs(loaded.prepared, feeds)[0], rtol=1e-4, atol=1e-4
     )
     space = restrict(backend.inspect(loaded), ())
     assert fused <= {key.name for key in space.choices}

@@ -62,7 +62,7 @@ def test_every_form_of_a_product_is_quantized(name: str, tmp_path: Path) -> None
     model = MAKERS[name]()
     loaded = OnnxBackend().load(model)
     (exact,) = onnx_models.run(model, {"x": X})
-    (folded,) = onnx_models.run(loaded.folded.embedded(), {"x": X})
+    (folded,) = onnx_models.run(loaded.prepared.embedded(), {"x": X})
     np.testing.assert_allclose(folded, exact, rtol=1e-4, atol=1e-4)
     result = lpot.tune(model, [{"x": X}], workspace=tmp_path, measure_speed=False)
     assert [key.name for key in result.recipe.low_ops if key.name == "product"] == ["product"]
@@ -75,7 +75,7 @@ def test_every_form_of_a_product_is_quantized(name: str, tmp_path: Path) -> None
 )
 def test_other_equations_are_left(equation: str, shape: tuple[int, ...]) -> None:
     loaded = OnnxBackend().load(einsum(equation, *shape))
-    assert [node.op_type for node in loaded.folded.nodes] == ["Einsum"]
+    assert [node.op_type for node in loaded.prepared.nodes] == ["Einsum"]
 
 
 def half(inner: bool) -> onnx.ModelProto:

@@ -182,7 +182,7 @@ def test_a_sum_between_followers_is_freed_by_a_group(monkeypatch: pytest.MonkeyP
     seen = backend.observe(model, batches, (0,))[0]
     found = {
         name: {key.name for key in keys}
-        for name, keys in edge_groups(model.folded, recipe, seen.tensors)
+        for name, keys in edge_groups(model.prepared, recipe, seen.tensors)
     }
     assert found["a.sum"] == {"a", "b"} and found["b.sum"] == {"b", "c"}
     alone = backend.rank(model, recipe, seen)
@@ -234,5 +234,5 @@ def test_pads_that_are_counted_in_the_graph_are_constants() -> None:
     net.conv(net.add("Pad", ["stem", pads], "wide"), "last", (2, 6, 1, 1))
     proto = net.make(INPUT, ["last"])
     model = OnnxBackend().load(proto)
-    (group,) = streams_of(model.folded)
+    (group,) = streams_of(model.prepared)
     assert members(group) == (["stem"], ["last"]) and group.size == 6

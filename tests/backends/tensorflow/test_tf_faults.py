@@ -69,7 +69,7 @@ def test_a_loader_that_does_not_fit_is_found_before_anything_is_evaluated(tmp_pa
     def never(graph: tf.Graph) -> float:
         raise AssertionError("evaluated")
 
-    with pytest.raises(CalibrationError, match=r"first calibration batch.*float32\[4, 32\]"):
+    with pytest.raises(CalibrationError, match=r"first calibration batch.*got \[4, 32\]"):
         tuned(little(), rows(1, batch=4), tmp_path, never)
 
 

@@ -21,8 +21,8 @@ from backends.torch.torch_nets import seeded
 from lpot.backends.torch.kernels.latest import Latest
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowLinear
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
@@ -101,7 +101,7 @@ def low(built: TorchModel, name: str) -> LowLinear:
 
 def test_smoothing_changes_no_bit_of_fp32() -> None:
     model, recipe, seen = prepared(torn())
-    found = Observed(seen).smooth(model.workshop, smoothed(recipe))
+    found = Observed(seen).smooth(model.prepared, smoothed(recipe))
     assert {"query", "key", "value", "inner", "fc"} <= set(found)
     for op, smooth in found.items():
         layer = model.native.get_submodule(op)
@@ -214,8 +214,8 @@ def test_a_smoothed_model_is_exported(tmp_path: Path) -> None:
 
 def test_weights_trained_with_rounding_are_not_smoothed() -> None:
     model, recipe, seen = prepared(torn())
-    trained = Workshop(model.workshop.fresh(), rounding={})
-    twin = TorchModel(BACKEND, trained.fresh(), workshop=trained)
+    trained = Prepared(model.prepared.fresh(), rounding={})
+    twin = TorchModel(BACKEND, trained.fresh(), prepared=trained)
     assert all(not found.repairs for found in BACKEND.advise(twin, recipe, seen))
 
 
@@ -251,13 +251,13 @@ def test_values_between_int8_ops_become_floats_where_they_are_smoothed() -> None
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Dropout(), nn.Linear(WIDTH, 8))
     seeded(module).eval()
     model = BACKEND.load(module)
-    workshop = Workshop(model.workshop.fresh())
-    workshop.streams = []  # so that nothing is evened out before
+    ready = Prepared(model.prepared.fresh())
+    ready.streams = []  # so that nothing is evened out before
     with torch.no_grad():
-        workshop.root[0].weight[4] *= 100.0
-        workshop.root[3].weight[:, 4] /= 100.0
-    workshop.accept_changes()
-    twin = TorchModel(BACKEND, workshop.fresh(), workshop=workshop)
+        ready.root[0].weight[4] *= 100.0
+        ready.root[3].weight[:, 4] /= 100.0
+    ready.accept_changes()
+    twin = TorchModel(BACKEND, ready.fresh(), prepared=ready)
     seen = BACKEND.observe(twin, batches(), (0,))[0]
     usual, smooth = (BACKEND.build(twin, r, seen) for r in (default(twin), smoothed(default(twin))))
     assert low(smooth, "3").smooth is not None

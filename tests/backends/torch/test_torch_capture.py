@@ -329,7 +329,7 @@ class Chunked(nn.Module):
 def test_parts_whose_number_stands_in_the_code_are_captured() -> None:
     torch.manual_seed(0)
     model = BACKEND.load(Chunked().eval())
-    assert [part.name for part in model.workshop.captures] == [""]
+    assert [part.name for part in model.prepared.captures] == [""]
     batches = [(torch.randn(2, 3, 9, 9),) for _ in range(3)]
     observations = BACKEND.observe(model, batches, (0,))[0]
     built = BACKEND.build(model, default(model), observations)

@@ -21,3 +21,5 @@ def test_the_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for block in blocks:
         exec(compile(block, PAGE.name, "exec"), names)
         assert names["result"].met  # type: ignore[attr-defined]
+        # Each timing starts two processes that import torch: one of them shows what it shows.
+        monkeypatch.setattr("lpot.jobs.finish.result.with_speed", lambda job, result: result)

@@ -199,10 +199,12 @@ def test_a_script_module_is_refused() -> None:
 
 
 def test_a_module_that_can_not_be_copied_is_refused() -> None:
-    module = nn.Linear(4, 2)
-    module.lock = __import__("threading").Lock()
-    with pytest.raises(UnsupportedModel, match="can't be copied"):
-        BACKEND.load(module)
+    class Single(nn.Linear):
+        def __deepcopy__(self, memo: Any) -> Any:
+            raise TypeError("there is one of these")
+
+    with pytest.raises(UnsupportedModel, match=r"can't be copied \(there is one of these\)"):
+        BACKEND.load(Single(4, 2))
 
 
 def test_a_folder_of_a_foreign_architecture_is_refused(tmp_path: Any) -> None:

@@ -49,11 +49,11 @@ def drawn(seed: int) -> Drawn:
         lead = pick.choice(((1,), (5,), (2, 3), (2, 1, 3)))
         call = Call((outputs, inputs), (*lead, inputs), dynamic=kind == "dynamic")
         return Drawn(pick.choice(OFFERED[kind]), call, bits)
-    dims, groups = pick.choice((1, 2, 2, 3)), pick.choice((1, 1, 2, 4))
+    dims, groups = pick.choice((1, 2, 2, 3)), pick.choice((1, 1, 2, 4, 8, 16))
     several = lambda *values: tuple(pick.choice(values) for _ in range(dims))  # noqa: E731
     window, stride = several(1, 2, 3, 5), several(1, 2, 3)
     dilation, padding = several(1, 1, 2), several(0, 1, 2)
-    inputs, outputs = groups * pick.choice((1, 2, 5, 8)), groups * pick.choice((1, 3, 4, 8))
+    inputs, outputs = groups * pick.choice((1, 2, 5, 8)), groups * pick.choice((1, 2, 3, 4, 8))
     reach = [d * (w - 1) + 1 for d, w in zip(dilation, window, strict=True)]
     size = tuple(max(1, r - 2 * p) + pick.randrange(6) for r, p in zip(reach, padding, strict=True))
     transposed = kind == "transposed"
@@ -127,3 +127,16 @@ def test_few_calls_are_refused() -> None:
     ]
     refused = [case for case in plain if not agrees(case.kernel, case.call)]
     assert len(refused) <= len(plain) // 4, refused
+
+
+@pytest.mark.skipif(not HAS_ENGINES, reason="this torch has no INT8 engine")
+@pytest.mark.parametrize("groups", [8, 16, 64])
+def test_two_outputs_for_each_input_channel(groups: int) -> None:
+    """fbgemm has kernels of its own for these, which overflow with 8 bits on every CPU."""
+    geometry = Geometry(2, (2, 2), (1, 1), (1, 1), groups)
+    call = Call((2 * groups, 1, 3, 3), (2, groups, 27, 27), geometry)
+    bits = 7 if abilities.saturates() else 8
+    taken = [name for name in OFFERED["conv"] if agrees(name, call)]
+    assert taken
+    for name in taken:
+        assert steps_off(Drawn(name, call, bits)) <= STEPS

@@ -74,5 +74,5 @@ def test_gains_are_told_for_static_ops() -> None:
 def test_a_ranking_leaves_no_hooks_and_no_gradients() -> None:
     model, _, observations = made("cnn")
     BACKEND.curvature(model, default(model), observations)
-    assert all(tensor.grad is None for tensor in model.workshop.root.parameters())
-    assert not any(part._forward_pre_hooks for part in model.workshop.root.modules())
+    assert all(tensor.grad is None for tensor in model.prepared.root.parameters())
+    assert not any(part._forward_pre_hooks for part in model.prepared.root.modules())

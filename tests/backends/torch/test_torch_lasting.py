@@ -6,8 +6,10 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -16,6 +18,9 @@ import torch
 
 import lpot
 from backends.torch import torch_nets as nets
+from lpot.backends.torch.weight_only import kernels
+from lpot.core.weight_only.grid import Format
+from lpot.core.weight_only.nearest import round_to_nearest
 
 HERE = Path(__file__).parent
 ROOM = Path(lpot.__file__).parent / "backends" / "torch"
@@ -28,6 +33,12 @@ DEPRECATED = re.compile(
 )
 # The model's own property of that name, and the export's words, which are nodes of a graph.
 OTHERS = re.compile(r"model\.is_quantized|def is_quantized|self\._ops\.(de)?quantize")
+
+PACKED = (
+    "_convert_weight_to_int4pack_for_cpu",
+    "_weight_int4pack_mm_for_cpu",
+    "_weight_int8pack_mm",
+)
 
 
 def child(*words: str) -> subprocess.CompletedProcess[str]:
@@ -99,6 +110,26 @@ def test_models_go_from_torch_to_torch(tmp_path: Path, made_without: bool) -> No
     assert (ours - theirs).norm() / exact.norm() < 2 * error + 0.01
 
 
+@pytest.mark.parametrize("bits, group", [(4, 32), (8, 0)])
+def test_weights_of_few_bits_are_written_out_where_their_kernels_are_gone(
+    bits: int, group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(*given: object) -> None:
+        raise NotImplementedError("removed from this torch, for a test")
+
+    for name in PACKED:
+        monkeypatch.setattr(torch.ops.aten, name, gone)
+    weight = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    rounded = round_to_nearest(weight, Format(bits, group))
+    choose = kernels.Chooser()
+    kernel = kernels.KERNELS[choose(rounded)]
+    assert kernel is kernels.KERNELS[kernels.FLOAT]
+    assert "removed from this torch" in str(choose.refused)
+    x = torch.randn(3, 128)
+    truth = x @ torch.from_numpy(rounded.values()).T
+    assert torch.allclose(kernel.run(x, kernel.pack(rounded)), truth, atol=1e-4)
+
+
 WARNED = """
 import sys, warnings
 warnings.filterwarnings("error", message=".*(quantiz|torch[.]ao).*")
@@ -109,6 +140,12 @@ module = nets.seeded(nets.Cnn())
 lpot.tune(module, calib=nets.images(), workspace=sys.argv[1], measure_speed=False)
 lpot.load(sys.argv[1] + "/checkpoint", module=module)
 """
+
+
+@pytest.mark.parametrize("text", ["torch.ao.quantization is deprecated", "torch.quantize_per_"])
+def test_such_a_warning_is_an_error_in_these_tests(text: str) -> None:
+    with pytest.raises(DeprecationWarning, match=re.escape(text)):
+        warnings.warn(f"{text} and will be removed", DeprecationWarning, stacklevel=1)
 
 
 def test_no_warning_of_a_deprecation_reaches_the_user(tmp_path: Path) -> None:

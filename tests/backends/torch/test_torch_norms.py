@@ -84,8 +84,8 @@ def test_a_norm_that_only_linears_read_smooths_for_them(tmp_path: Path) -> None:
 
 def test_a_norm_that_smooths_changes_no_bit() -> None:
     model, recipe, seen = prepared(torn(PreNorm))
-    found = Observed(seen).smooth(model.workshop, smoothed(recipe))["inner"]
-    twin = model.workshop.scaled("norm", found)
+    found = Observed(seen).smooth(model.prepared, smoothed(recipe))["inner"]
+    twin = model.prepared.scaled("norm", found)
     ((x,),) = batches(1)
     norm, inner = model.native.norm, model.native.inner
     scaled = functional.linear(twin(x), inner.weight * found.factors, inner.bias)

@@ -68,6 +68,14 @@ def test_the_probe_is_bounded_and_a_copy() -> None:
     assert [float(inputs[0][0, 0]) for inputs in probe] == [0.0, 1.0, 2.0, 3.0]
 
 
+def test_a_single_huge_batch_is_kept_for_the_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(observing, "PROBE_BYTES", 16)
+    model = BACKEND.load(nn.Linear(4, 2))
+    batches = [(torch.ones(8, 4) * scale,) for scale in (1, 2)]
+    (kept,) = BACKEND.observe(model, batches)[0].probe
+    assert kept[0].shape == (8, 4)
+
+
 def test_query_key_and_value_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[int] = []
     original = watching._sample

@@ -105,12 +105,35 @@ def test_fp32_models_are_saved_as_they_are(tmp_path: Path) -> None:
     assert np.array_equal(logits(plain), logits(model.native))
 
 
-def test_weights_of_another_tuned_model_are_never_mixed_in() -> None:
+@pytest.mark.parametrize("kind", ["int8", "fp32"])
+@pytest.mark.parametrize("copies", [False, True])
+def test_weights_of_another_model_are_never_mixed_in(kind: str, copies: bool) -> None:
     one, other = quantized(0), quantized(5)
-    before = logits(one.native)
-    with pytest.raises(RuntimeError, match=r"packed.*lpot\.load"):
-        one.native.load_state_dict(other.native.state_dict())
-    assert np.array_equal(logits(one.native), before)
+    native = copy.deepcopy(one.native) if copies else one.native
+    before = logits(native)
+    state = (other.native if kind == "int8" else bert(5)).state_dict()
+    for name in [name for name in state if "LayerNorm" in name]:
+        state[name] = state[name] + 1  # these are no INT8, and would be taken over
+    for strict in (True, False):
+        with pytest.raises(RuntimeError, match=r"packed.*lpot\.load"):
+            native.load_state_dict(state, strict=strict)
+        assert np.array_equal(logits(native), before)
+    native.load_state_dict(one.native.state_dict())
+
+
+def test_tied_weights_are_not_said_to_be_corrupt(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sizes = {"vocab_size": 64, "n_embd": 32, "n_layer": 1, "n_head": 2, "n_positions": 16}
+    torch.manual_seed(0)
+    net = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).eval()
+    model = BACKEND.load(net)
+    built = BACKEND.build(model, default(model), BACKEND.observe(model, batches(), (0,))[0])
+    built.save(tmp_path / "saved")
+    capfd.readouterr()
+    again = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "saved")
+    assert "corrupt" not in capfd.readouterr().err
+    assert np.array_equal(logits(again), logits(built.native))
 
 
 @pytest.mark.parametrize("first", ["lpot", "transformers"])

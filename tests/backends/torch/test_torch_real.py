@@ -79,15 +79,13 @@ def test_resnet20_stays_within_one_percent_all_int8(name: str, target: Any) -> N
     batches = [((x[i : i + 100],), y[i : i + 100]) for i in range(500, 2000, 100)]
     truth = accuracy(model, batches)
     assert truth > 0.91
-    if (
-        target == "vnni"
-        and BACKEND.inspect(model).notes
-        and "reduced" in str(BACKEND.inspect(model).notes)
-    ):
-        pytest.skip("8-bit activations overflow on this CPU")
     from lpot.core.space import restrict
 
     recipe = restrict(BACKEND.inspect(model, "static", target), ()).default()
+    overflows = target == "vnni" and "reduced" in str(BACKEND.inspect(model).notes)
+    assert ("overflow" in BACKEND.overflow(model, recipe)) is overflows
+    if overflows:
+        return  # it is told, and nothing is promised of such a model
     built = BACKEND.build(model, recipe, observations)
     assert not built.skipped
     assert accuracy(built, batches) > truth * 0.99

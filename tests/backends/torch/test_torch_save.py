@@ -16,7 +16,9 @@ pytest.importorskip("torch")
 pytest.importorskip("safetensors")
 
 import torch
+from torch import nn
 
+import lpot
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, MODELS, default, made
 from lpot.core.errors import UnsupportedModel, WorkspaceError
@@ -308,3 +310,24 @@ def test_a_forward_that_draws_random_numbers_is_saved(tmp_path: Path) -> None:
     built = BACKEND.build(model, default(model), BACKEND.observe(model, batches, (0,))[0])
     again = BACKEND.restore(built.save(tmp_path / "saved"), Masking())
     assert again.is_quantized
+
+
+class FunctionalNorm(nn.BatchNorm2d):
+    """As timm's: its forward calls the function, which has the momentum among its arguments."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mean, var = self.running_mean, self.running_var
+        return nn.functional.batch_norm(
+            x, mean, var, self.weight, self.bias, False, self.momentum or 0.0, self.eps
+        )
+
+
+def test_a_skeleton_may_have_been_made_for_another_training(tmp_path: Path) -> None:
+    def made(momentum: float | None) -> nn.Module:
+        norm = FunctionalNorm(8, momentum=momentum)
+        return nn.Sequential(nn.Conv2d(3, 8, 3), norm, nn.ReLU(), nn.Conv2d(8, 4, 3)).eval()
+
+    x = torch.randn(2, 3, 8, 8)
+    result = lpot.tune(made(None), calib=[x], workspace=tmp_path, measure_speed=False)
+    again = lpot.load(result.path, module=made(0.1))
+    assert torch.equal(again.native(x), result.model.native(x))

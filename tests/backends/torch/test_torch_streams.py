@@ -53,11 +53,11 @@ class Small(nn.Module):
 
 
 def streams(module: nn.Module) -> list[tuple[set[str], set[str]]]:
-    workshop = BACKEND.load(nets.seeded(module).eval()).workshop
-    assert workshop is not None
+    prepared = BACKEND.load(nets.seeded(module).eval()).prepared
+    assert prepared is not None
     return [
         ({op for op, _ in stream.makers}, {op for op, _ in stream.readers})
-        for stream in workshop.streams
+        for stream in prepared.streams
     ]
 
 

@@ -19,7 +19,7 @@ from backends.torch.test_torch_models import BACKEND, default, made
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules.clip import clipped, input_energy
 from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_rounded
-from lpot.backends.torch.workshop import Workshop
+from lpot.backends.torch.prepare import Prepared
 from lpot.core.errors import TrainingError
 
 
@@ -146,9 +146,9 @@ def test_the_trained_model_is_watched_as_int8_computes_it(bits: int) -> None:
         module.second.weight[:, module.stretch.flatten() < 0.02] *= 10  # met by zeros alone
         plain = float(module.fc_input(x[:200]).max())
     rounding = {name: Rounding(0, bits) for name in ("conv", "second", "fc")}
-    workshop = Workshop(module, rounding=rounding)
-    seen = BACKEND.observe(TorchModel(BACKEND, module, workshop=workshop), [(x[:200],)], (0,))[0]
-    simulated = workshop.fresh()
+    prepared = Prepared(module, rounding=rounding)
+    seen = BACKEND.observe(TorchModel(BACKEND, module, prepared=prepared), [(x[:200],)], (0,))[0]
+    simulated = prepared.fresh()
     for name, item in rounding.items():
         make_rounded(
             simulated.get_submodule(name), item, seen.tensors[f"{name}:in"].range("minmax")
@@ -166,7 +166,7 @@ def test_how_it_was_rounded_is_kept_with_the_weights(tmp_path: Path) -> None:
     finished = BACKEND.finish_training(model, touched(trainee))
     BACKEND.save(finished, tmp_path / "trained")
     again = BACKEND.resume_training(model, tmp_path / "trained")
-    assert again.workshop.rounding == finished.workshop.rounding == trainee.rounding
+    assert again.prepared.rounding == finished.prepared.rounding == trainee.rounding
     one, other = (BACKEND.observe(item, batches, (0,))[0] for item in (finished, again))
     assert {name: stats.range("minmax") for name, stats in one.tensors.items()} == {
         name: stats.range("minmax") for name, stats in other.tensors.items()

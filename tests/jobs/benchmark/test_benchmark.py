@@ -343,7 +343,7 @@ def test_own_feeds_reach_the_model_in_turn(tmp_path):
 
 def test_unlike_inputs_are_refused():
     other = [InputSpec("x", "float32", (None, 3)).to_json()]
-    with pytest.raises(DataError, match="unlike inputs"):
+    with pytest.raises(DataError, match="different inputs"):
         benchmark([made("sleeper"), made("sleeper", "other", inputs=other)], settings=QUICK)
 
 

@@ -115,7 +115,7 @@ def test_status_says_that_an_instance_fell(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("deploy.yaml",), "names no model"),
+        (("deploy.yaml",), "does not name a model"),
         (("net.onnx", "--layouts", "2by1"), "INSTANCESxCORES"),
         (("net.onnx", "--mode", "accuracy"), "metric"),
         (("net.onnx", "--instances", "4000"), "4000"),

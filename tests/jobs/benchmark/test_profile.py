@@ -41,7 +41,7 @@ def digits() -> tuple[Any, Any]:
 
 def test_onnx_ops_go_by_the_model_s_own_names(digits: tuple[Any, Any]) -> None:
     steps: list[tuple[int, int]] = []
-    found = profile(*digits, batch_size=8, progress=lambda *step: steps.append(step))
+    found = profile(*digits, batch_size=8, seconds=1.0, progress=lambda *s: steps.append(s))
     rows = {row.name: row for row in found.rows if row.role == "op"}
     for name in ("conv1", "conv2", "conv3", "conv4", "fc1"):
         assert rows[name].before and rows[name].after, name

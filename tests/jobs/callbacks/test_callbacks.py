@@ -75,7 +75,7 @@ def test_a_failure_is_told_once_and_goes_no_further(caplog: pytest.LogCaptureFix
             aside.trial(TRIAL, TRIAL)
         aside.close()
     assert [record.message for record in caplog.records] == [
-        "Failing failed, the tuning goes on: the server is down"
+        "Failing failed, the tuning continues: the server is down"
     ]
 
 

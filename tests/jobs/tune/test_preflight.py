@@ -13,9 +13,10 @@ import pytest
 import onnx_models
 from lpot.config import load
 from lpot.core.errors import EvaluationError
+from lpot.core.eval_func import check_function
 from lpot.core.workspace import Workspace
 from lpot.jobs.tune import preflight as room
-from lpot.jobs.tune.preflight import Preflight, check_function, preflight
+from lpot.jobs.tune.preflight import Preflight, preflight
 from lpot.jobs.tune.quantize import Request, quantize
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import io
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -108,3 +110,10 @@ def test_one_name_is_not_read_letter_by_letter(tuned: Any) -> None:
     result = tuned(keep_fp32="conv1")
     assert {op.name: op.precision for op in result.ops}["conv1"] == "fp32"
     assert any(op.reason for op in result.ops if op.precision == "fp32")
+
+
+@pytest.mark.parametrize("function", [lpot.tune, lpot.load, lpot.compare_tensors])
+def test_every_argument_is_explained(function: Any) -> None:
+    text = inspect.getdoc(function) or ""
+    for name in inspect.signature(function).parameters:
+        assert re.search(rf"^ +{name}: ", text, re.MULTILINE), name

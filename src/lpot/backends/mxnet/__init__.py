@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lpot.backends.mxnet import abilities
 from lpot.backends.mxnet import load as loading
 from lpot.backends.mxnet import save as saving
 from lpot.backends.mxnet.build import build_network
+from lpot.backends.mxnet.graph import grouped
 from lpot.backends.mxnet.inspect import inspect
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.backends.mxnet.observe import observe
@@ -65,3 +68,14 @@ class MxnetBackend(Backend[MxnetModel]):
 
     def versions(self) -> dict[str, str]:
         return {"mxnet": mx.__version__}
+
+    def worst_error(self, kind: str) -> float:
+        return abilities.worst_error(kind) if kind in abilities.COMPUTE else 0.0
+
+    def overflow(self, model: MxnetModel, recipe: Recipe | None) -> str:
+        """Depthwise convolutions use all 8 bits on every CPU: their kernels sum in 32."""
+        if recipe is None:
+            return ""
+        summed_wide = grouped(model.network.symbol)
+        narrow = {key: op for key, op in recipe.ops.items() if key.name not in summed_wide}
+        return super().overflow(model, replace(recipe, ops=narrow))

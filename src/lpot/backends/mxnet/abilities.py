@@ -43,12 +43,17 @@ def reduced(kind: str, target: Target) -> bool:
     return saturates(kind) if target == "this" else target == "avx2"
 
 
-@lru_cache
 def saturates(kind: str) -> bool:
+    """Is the worst case of one op wrong by more than rounding?"""
+    return worst_error(kind) > TOLERANCE
+
+
+@lru_cache
+def worst_error(kind: str) -> float:
     """Run the worst case of one op, unsigned and signed, through the real kernels."""
     worst = max(_error(kind, lowest) for lowest in (0.0, -1.0))
     logger.info("%s: worst case of 8 bits is off by %.3f", kind, worst)
-    return worst > TOLERANCE
+    return worst
 
 
 def _error(kind: str, lowest: float) -> float:

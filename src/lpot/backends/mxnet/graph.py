@@ -94,6 +94,17 @@ def _node(raw: Mapping[str, Any], outputs: int) -> Node:
     )
 
 
+def grouped(symbol: mx.sym.Symbol) -> frozenset[str]:
+    """Names of the convolutions in groups, those inside fused ops included."""
+    ops = Graph.of(symbol).ops
+    return frozenset(
+        node.name
+        for op in ops
+        for node in (op, *op.members)
+        if node.kind == "Convolution" and int(node.attrs.get("num_group", 1)) > 1
+    )
+
+
 class Draft:
     """A symbol's JSON under the pencil; `graph` is the symbol as it was."""
 

@@ -17,13 +17,12 @@ from lpot.backends.mxnet.network import Network
 from lpot.backends.mxnet.run import Feeds, Runner, feed, fitting_shapes, unfused
 from lpot.backends.mxnet.runtime import mx
 from lpot.core.batch import Inputs
-from lpot.core.errors import CalibrationError, UnsupportedModel
+from lpot.core.errors import UnsupportedModel
 from lpot.core.histogram import TensorStats
-from lpot.core.observations import Observations, copied
+from lpot.core.observations import Observations, Snapshots, copied
 
 SAMPLED = 65536
 FUSION_TOLERANCE = 1e-2  # of the largest value: rounding stays far below, a lost op far above
-PROBE_SAMPLES = 32
 
 
 def observe(
@@ -32,30 +31,17 @@ def observe(
     """A snapshot for each size; size 0 stands for everything the loader gives."""
     watch = _Watch(model.even, model.fusion)
     stats = {name: TensorStats.empty() for name in model.fusion.tensors}
-    probe: list[Inputs] = []
-    kept = seen = 0
-    wanted = sorted(size for size in sizes if size > 0)
-    done: dict[int, Observations] = {}
+    found = Snapshots(sizes, lambda seen, probe: Observations(seen, copied(stats), probe))
     for inputs in batches:
         feeds = feed(model.network, inputs)
-        if seen == 0:
+        if not found.seen:
             _check_fusion(model, feeds)
         count = next((len(array) for array in feeds.values() if array.ndim), 1)
         for name, low, high, values in watch(feeds):
             if values.size:
                 stats[name].update(values, low, high)
-        if kept < PROBE_SAMPLES:
-            probe.append({name: array.copy() for name, array in feeds.items()})
-            kept += count
-        seen += count
-        while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = Observations(seen, copied(stats), tuple(probe))
-    if seen == 0:
-        raise CalibrationError(
-            "the calibration loader gave no batch: it is empty, or a generator already used up"
-        )
-    last = Observations(seen, copied(stats), tuple(probe))
-    return {size: done.get(size, last) for size in sizes}
+        found.add(feeds, count)
+    return found.all()
 
 
 def _check_fusion(model: MxnetModel, feeds: Feeds) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from lpot.backends.mxnet.network import Network, infer
 from lpot.backends.mxnet.runtime import CPU, MXNetError, first_line, hushed, mx
-from lpot.core.batch import Inputs, InputSpec, as_array
+from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import DataError
+from lpot.core.inputs import by_name, same_kind
 
 FUSING = "MXNET_SUBGRAPH_BACKEND"
 KEPT = 4  # executors at once: a loader has one shape, and a shorter last batch
@@ -87,47 +87,10 @@ def fitting_shapes(network: Network, feeds: Feeds) -> dict[str, tuple[int, ...]]
 
 
 def feed(network: Network, inputs: Inputs) -> Feeds:
-    """Inputs by name, each of the right type and shape, or an error that says which is not."""
-    specs = network.inputs
-    if isinstance(inputs, Mapping):
-        given = dict(inputs)
-    else:
-        if len(inputs) != len(specs):
-            raise DataError(
-                f"the model has {len(specs)} input(s) ({', '.join(s.name for s in specs)}), "
-                f"but {len(inputs)} were given"
-            )
-        given = {spec.name: value for spec, value in zip(specs, inputs, strict=True)}
-    return {spec.name: _checked(spec, given, spec.name in network.loose) for spec in specs}
+    """Inputs by name; those of an input that takes any number are cast to it."""
 
+    def cast(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
+        return same_kind(spec, array, listed or spec.name in network.loose)
 
-def _checked(spec: InputSpec, given: Mapping[str, Any], loose: bool) -> np.ndarray:
-    if spec.name not in given:
-        raise DataError(f"input {spec.name!r} is missing; given were {sorted(map(str, given))}")
-    value = given[spec.name]
-    try:
-        array = as_array(value)
-    except ValueError as error:
-        raise DataError(f"input {spec.name!r} is not one array: {error}") from error
-    array = _cast(spec, array, loose or isinstance(value, list | tuple | int | float))
-    if spec.shape is not None:
-        fits = array.ndim == len(spec.shape) and all(
-            not isinstance(want, int) or want == got
-            for want, got in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
-            raise DataError(f"the model takes {spec}, but the batch has {list(array.shape)}")
-    return np.ascontiguousarray(array)
-
-
-def _cast(spec: InputSpec, array: np.ndarray, loose: bool) -> np.ndarray:
-    want = np.dtype(spec.dtype)
-    if array.dtype == want:
-        return array
-    # Pixels in uint8 given to a float model are most likely not normalised.
-    if array.dtype.kind == want.kind or (loose and array.dtype.kind in "biuf"):
-        return array.astype(want)
-    raise DataError(
-        f"input {spec.name!r} expects {spec.dtype}, got {array.dtype.name}: "
-        f"convert it in the loader (.astype('{spec.dtype}'), with the model's own scaling)"
-    )
+    found = by_name(network.inputs, inputs, cast)
+    return {name: np.ascontiguousarray(value) for name, value in found.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -24,6 +25,8 @@ from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.mxnet import MxnetBackend
+
+logger = logging.getLogger(__name__)
 
 PARAMS = "-0000.params"
 
@@ -127,4 +130,6 @@ def restore(backend: MxnetBackend, path: Path) -> MxnetModel:
     network = check(*read_files(symbol, params), spec, str(symbol))
     model = MxnetModel(backend, network, recipe=recipe_of(card, symbol))
     model.met = card.get("met")
+    if trouble := backend.overflow(model, model.recipe):
+        logger.warning("%s: %s", symbol, trouble)
     return model

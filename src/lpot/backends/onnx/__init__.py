@@ -97,9 +97,9 @@ class OnnxBackend(Backend[OnnxModel]):
 
     def _prepared(self, model: OnnxModel) -> OnnxModel:
         for step in PASSES:
-            model.folded = step(model.folded)
+            model.prepared = step(model.prepared)
         found = []
-        for node, item, proto in places(model.folded):
+        for node, item, proto in places(model.prepared):
             with suppress(UnsupportedModel):  # one that is no model by itself stays as it is
                 body = OnnxModel(self, load_graph(proto)[0])
                 body.session  # noqa: B018 - nor one that the runtime does not take
@@ -117,7 +117,7 @@ class OnnxBackend(Backend[OnnxModel]):
         self, model: OnnxModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
     ) -> dict[int, Observations]:
         capable = {info.key.name: info.key.kind for info in self.inspect(model, "auto").low()}
-        tensors = observed_tensors(model.folded, capable)
+        tensors = observed_tensors(model.prepared, capable)
         if not model.bodies:
             return observe(model, tensors, batches, sizes)
         taps = Taps(model, model.bodies)
@@ -133,7 +133,7 @@ class OnnxBackend(Backend[OnnxModel]):
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
     ) -> OnnxModel:
         if not recipe.low_ops:
-            return OnnxModel(self, model.graph, model.folded, recipe, source=model.source)
+            return OnnxModel(self, model.graph, model.prepared, recipe, source=model.source)
         _check_names(model, recipe)
         source, repaired = self._repaired(model, recipe, observations)
         drawn = plan(source, recipe, minmax=repaired)
@@ -158,8 +158,8 @@ class OnnxBackend(Backend[OnnxModel]):
     def outcome(self, model: OnnxModel, recipe: Recipe) -> Recipe:
         dropped = []
         for part in parts(model):
-            drawn = plan(part.folded, recipe)
-            here = {node.name for node in part.folded.nodes}
+            drawn = plan(part.prepared, recipe)
+            here = {node.name for node in part.prepared.nodes}
             low = (key for key in recipe.low_ops if key.name in here)
             dropped += [key for key in low if drawn.precision(key) == "fp32"]
         return recipe.with_float(dropped)
@@ -186,9 +186,9 @@ class OnnxBackend(Backend[OnnxModel]):
         """The graph with the recipe's repairs, and the statistics of tensors that these made."""
         alpha = recipe.repairs.smoothing
         if alpha is None or observations is None:
-            return model.folded, {}
+            return model.prepared, {}
         low = [key.name for key in recipe.low_ops if recipe.ops[key].mode == "static"]
-        return smooth_channels(model.folded, low, observations.channels, alpha)
+        return smooth_channels(model.prepared, low, observations.channels, alpha)
 
     def run(self, model: OnnxModel, inputs: Inputs) -> list[np.ndarray]:
         return run_session(model.session, model.inputs, inputs)
@@ -207,7 +207,7 @@ class OnnxBackend(Backend[OnnxModel]):
     def advise(
         self, model: OnnxModel, recipe: Recipe, observations: Observations
     ) -> Iterator[Recipe]:
-        return advise(model.folded, recipe, observations)
+        return advise(model.prepared, recipe, observations)
 
     def gains(
         self, model: OnnxModel, recipe: Recipe, observations: Observations

@@ -12,15 +12,15 @@ import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from lpot.backends.onnx.abilities import COMPUTE
-from lpot.backends.onnx.build import weight_axis
+from lpot.backends.onnx.build import build_graph, weight_axis
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
-from lpot.backends.onnx.plan import FLOAT_OUTPUT
+from lpot.backends.onnx.plan import FLOAT_OUTPUT, plan
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
 from lpot.core.measure import latency
 from lpot.core.progress import tracked
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.timetable import Timetable
 
 SECONDS = 0.05  # for one op in one precision
@@ -29,28 +29,31 @@ SECONDS = 0.05  # for one op in one precision
 def gains(
     model: OnnxModel, recipe: Recipe, observations: Observations, versions: Mapping[str, str]
 ) -> dict[OpKey, float]:
-    """Seconds a batch that each static compute op saves between INT8 neighbours."""
+    """Seconds a batch that each compute op saves: static ones between INT8 neighbours."""
     if not observations.probe:
         return {}
-    nodes = {node.name: node for node in model.folded.nodes}
+    nodes = {node.name: node for node in model.prepared.nodes}
     keys = [
-        key
-        for key in recipe.low_ops
-        if key.name in nodes
-        and nodes[key.name].op_type in COMPUTE
-        and recipe.ops[key].mode == "static"
+        key for key in recipe.low_ops if key.name in nodes and nodes[key.name].op_type in COMPUTE
     ]
-    graph = model.folded
+    graph = model.prepared
     shapes = _shapes(model, observations, [nodes[key.name].input[0] for key in keys])
     table = Timetable.of_this_machine(versions)
     found = {}
     for key in tracked(keys):
         lone = _Lone(graph, nodes[key.name], shapes[nodes[key.name].input[0]])
         slow = table.seconds(f"fp32 {lone.name}", partial(_time, lone, lone.in_float))
-        fast = table.seconds(f"int8 {lone.name}", partial(_time, lone, lone.in_int8))
-        found[key] = slow - fast
+        word, written = _in_low(lone, recipe.ops[key])
+        found[key] = slow - table.seconds(f"{word} {lone.name}", partial(_time, lone, written))
     table.save()
     return found
+
+
+def _in_low(lone: _Lone, config: OpConfig) -> tuple[str, Callable[[], Graph]]:
+    """A word for the way, and the op written so."""
+    if config.mode == "dynamic":
+        return "dynamic", partial(lone.in_dynamic_int8, config)
+    return "int8", lone.in_int8
 
 
 def _shapes(
@@ -58,7 +61,7 @@ def _shapes(
 ) -> dict[str, tuple[int, ...]]:
     """The sizes that tensors have on the first batch of the probe."""
     wanted = list(dict.fromkeys(names))
-    graph = model.folded
+    graph = model.prepared
     header = type(graph.header)()
     header.CopyFrom(graph.header)
     del header.graph.output[:]
@@ -126,6 +129,13 @@ class _Lone:
         nodes.append(self._op(inputs, "y/float"))
         nodes.append(helper.make_node("QuantizeLinear", ["y/float", "scale", "zero"], ["y"]))
         return self._alone(nodes, weights, TensorProto.UINT8, TensorProto.UINT8)
+
+    def in_dynamic_int8(self, config: OpConfig) -> Graph:
+        """Floats come in and go out, with what the builder writes between them."""
+        graph = self.in_float()
+        (node,) = graph.nodes
+        recipe = Recipe({OpKey(node.name, node.op_type): config})
+        return build_graph(graph, plan(graph, recipe), {}, {})
 
     def _op(self, inputs: list[str], output: str = "y") -> NodeProto:
         twin = NodeProto()

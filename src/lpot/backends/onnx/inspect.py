@@ -41,7 +41,7 @@ def key_of(node: NodeProto) -> OpKey:
 
 
 def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
-    graph = model.folded
+    graph = model.prepared
     present = {node.name: node for node in graph.nodes}
     ops: dict[OpKey, OpInfo] = {}
     for given in model.graph.nodes:  # the model as the user knows it, before folding

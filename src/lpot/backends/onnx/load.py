@@ -23,7 +23,7 @@ from onnx import (
 
 from lpot.backends.onnx.external import OPAQUE, embed, external_file, fetch
 from lpot.backends.onnx.graph import Graph, reads
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -81,7 +81,7 @@ def _read(path: Path) -> ModelProto:
         return onnx.load(os.fspath(path), load_external_data=False)
     except (DecodeError, ValueError, RuntimeError) as error:
         raise UnsupportedModel(
-            f"{path}: not a readable ONNX model ({str(error).splitlines()[0]}): "
+            f"{path}: not a readable ONNX model ({first_line(error)}): "
             "truncated, or another format?"
         ) from error
 
@@ -137,9 +137,9 @@ def _readable(proto: ModelProto, what: str) -> ModelProto:
         if 0 < opset < OLDEST:
             raise UnsupportedModel(
                 f"{what}: opset {opset} can't be converted to {CONVERTED} "
-                f"({str(error).splitlines()[0]}): export the model again"
+                f"({first_line(error)}): export the model again"
             ) from error
-        logger.info("functions are left as they are: %s", str(error).splitlines()[0])
+        logger.info("functions are left as they are: %s", first_line(error))
     return proto
 
 
@@ -186,7 +186,7 @@ def _array(tensor: TensorProto, folder: Path | None, what: str) -> np.ndarray:
         return np.memmap(data[0], dtype.newbyteorder("<"), "r", data[1], shape)
     except _DAMAGE as error:
         raise UnsupportedModel(
-            f"{what}: initializer {tensor.name!r} is damaged ({str(error).splitlines()[0]})"
+            f"{what}: initializer {tensor.name!r} is damaged ({first_line(error)})"
         ) from error
 
 
@@ -202,7 +202,7 @@ def _dense(sparse: SparseTensorProto, what: str) -> np.ndarray:
         array[np.unravel_index(places, array.shape) if flat else tuple(places.T)] = values
     except (*_DAMAGE, IndexError, MemoryError) as error:
         raise UnsupportedModel(
-            f"{what}: sparse initializer {name!r} is damaged ({str(error).splitlines()[0]})"
+            f"{what}: sparse initializer {name!r} is damaged ({first_line(error)})"
         ) from error
     return array
 
@@ -299,7 +299,7 @@ def infer(graph: Graph) -> tuple[dict[str, int], dict[str, tuple[int | str | Non
     try:
         model = onnx.shape_inference.infer_shapes(model)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
-        logger.info("shape inference gave up: %s", str(error).splitlines()[0])
+        logger.info("shape inference gave up: %s", first_line(error))
     types: dict[str, int] = {}
     shapes: dict[str, tuple[int | str | None, ...]] = {}
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):

@@ -28,13 +28,13 @@ EMBED_LIMIT = 2**31 - 2**27
 
 
 class OnnxModel(Model):
-    """`graph` is what runs. `folded` is what trials are built from (the FP32 model only)."""
+    """`graph` is what runs. `prepared` is what trials are built from (the FP32 model only)."""
 
     def __init__(
         self,
         backend: OnnxBackend,
         graph: Graph,
-        folded: Graph | None = None,
+        prepared: Graph | None = None,
         recipe: Recipe | None = None,
         precisions: Mapping[OpKey, str] | None = None,
         source: str = "",
@@ -42,7 +42,7 @@ class OnnxModel(Model):
     ) -> None:
         self.backend = backend
         self.graph = graph
-        self.folded = folded if folded is not None else graph
+        self.prepared = prepared if prepared is not None else graph
         self.recipe = recipe
         self.precisions = precisions or {}  # what each op really became, after islands were dropped
         self.source = source

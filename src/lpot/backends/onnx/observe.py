@@ -7,6 +7,7 @@ its maximum and at most 64 Ki sampled values, whatever its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -16,52 +17,38 @@ from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.correct_bias import mean_inputs
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
-from lpot.backends.onnx.run import feed, run_session, session
+from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
-from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
-from lpot.core.observations import Extremes, Observations, copied
+from lpot.core.inputs import by_name
+from lpot.core.observations import Extremes, Observations, Snapshots, copied
 
 SAMPLED = 65536
-PROBE_SAMPLES = 32
 
 
 def observe(
     model: OnnxModel, tensors: Sequence[str], batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
-    products = product_inputs(model.folded, tensors)
-    averaged = {name: rank for name, rank in mean_inputs(model.folded).items() if name in tensors}
-    graph = augment(model.folded, tensors, products, averaged) if tensors else None
+    products = product_inputs(model.prepared, tensors)
+    averaged = {name: rank for name, rank in mean_inputs(model.prepared).items() if name in tensors}
+    graph = augment(model.prepared, tensors, products, averaged) if tensors else None
     watched = session(graph) if graph is not None else None
     stats = {name: TensorStats.empty() for name in tensors}
     channels: dict[str, np.ndarray] = {}
     means: dict[str, np.ndarray] = {}
-    probe: list[Inputs] = []
-    kept = seen = 0
-    wanted = sorted(size for size in sizes if size > 0)
-    done: dict[int, Observations] = {}
+    found = Snapshots(sizes, partial(_snapshot, stats, channels, means))
     for inputs in batches:
-        feeds = feed(model.inputs, inputs)
+        feeds = by_name(model.inputs, inputs)
         count = _count(feeds)
         if watched is not None:
             outputs = run_session(watched, model.inputs, feeds)
             _update(stats, tensors, outputs)
             rest = outputs[3 * len(tensors) :]
             _update_channels(channels, products, rest)
-            _update_means(means, list(averaged), rest[2 * len(products) :], seen, count)
-        if kept < PROBE_SAMPLES:
-            probe.append({name: array.copy() for name, array in feeds.items()})
-            kept += count
-        seen += count
-        while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = _snapshot(stats, channels, means, seen, probe)
-    if seen == 0:
-        raise CalibrationError(
-            "the calibration loader gave no batch: it is empty, or a generator already used up"
-        )
-    last = _snapshot(stats, channels, means, seen, probe)
-    return {size: done.get(size, last) for size in sizes}
+            _update_means(means, list(averaged), rest[2 * len(products) :], found.seen, count)
+        found.add(feeds, count)
+    return found.all()
 
 
 def _count(feeds: Mapping[str, np.ndarray]) -> int:
@@ -116,12 +103,12 @@ def _snapshot(
     channels: Mapping[str, np.ndarray],
     means: Mapping[str, np.ndarray],
     seen: int,
-    probe: list[Inputs],
+    probe: tuple[Inputs, ...],
 ) -> Observations:
     return Observations(
         seen,
         copied(stats),
-        tuple(probe),
+        probe,
         channels={name: Extremes(*rows) for name, rows in channels.items()},
         means=dict(means),
     )

@@ -42,7 +42,7 @@ def rank(
         opened = session(graph, QUICK)
         return [run_session(opened, model.inputs, inputs) for inputs in probe]
 
-    truth = outputs(model.folded)
+    truth = outputs(model.prepared)
 
     def error_of(tried: Recipe) -> float:
         found = outputs(backend.build(model, tried, observations).graph)
@@ -50,13 +50,13 @@ def rank(
 
     found = {}
     kinds = (*COMPUTE, *TABLES, *RECURRENT)
-    nodes = [node for part in parts(model) for node in part.folded.nodes]
+    nodes = [node for part in parts(model) for node in part.prepared.nodes]
     ranked = {node.name for node in nodes if node.op_type in kinds}
     for key in tracked([key for key in recipe.low_ops if key.name in ranked]):
         found[key] = error_of(recipe.with_float(other for other in recipe.low_ops if other != key))
     whole = error_of(recipe)
     if sum(found.values()) < EXPLAINED * whole:
-        edges = edge_groups(model.folded, recipe, observations.tensors)
+        edges = edge_groups(model.prepared, recipe, observations.tensors)
         for _, group in tracked(edges):
             won = whole - error_of(recipe.with_float(group))
             found |= {key: max(found[key], won) for key in group}

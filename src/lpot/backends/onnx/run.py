@@ -1,9 +1,8 @@
-"""Sessions of ONNX Runtime, and feeds checked before the runtime sees them."""
+"""Sessions of ONNX Runtime."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,8 +11,9 @@ from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
 from lpot.backends.onnx.graph import Graph
-from lpot.core.batch import Inputs, InputSpec, as_array
-from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.batch import Inputs, InputSpec
+from lpot.core.errors import DataError, UnsupportedModel, first_line
+from lpot.core.inputs import by_name
 
 PROVIDERS = ["CPUExecutionProvider"]
 # The runtime's errors share no base class of their own.
@@ -67,7 +67,7 @@ def session(
 def run_session(
     running: ort.InferenceSession, specs: tuple[InputSpec, ...], inputs: Inputs
 ) -> list[Any]:
-    feeds = feed(specs, inputs)
+    feeds = by_name(specs, inputs)
     try:
         return list(running.run(None, feeds))
     except ORT_ERRORS as error:
@@ -75,10 +75,6 @@ def run_session(
         raise DataError(
             f"ONNX Runtime failed on a batch of {shapes}: {first_line(error)}"
         ) from error
-
-
-def first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
@@ -91,60 +87,3 @@ def input_specs(graph: Graph) -> tuple[InputSpec, ...]:
             dtype = "object"
         specs.append(InputSpec(name, dtype, graph.shapes.get(name)))
     return tuple(specs)
-
-
-def feed(specs: tuple[InputSpec, ...], inputs: Inputs) -> dict[str, np.ndarray]:
-    """Inputs by name, each of the right type and shape, or an error that says which is not."""
-    if isinstance(inputs, Mapping):
-        given = dict(inputs)
-    else:
-        if len(inputs) != len(specs):
-            raise DataError(
-                f"the model has {len(specs)} input(s) ({', '.join(s.name for s in specs)}), "
-                f"but {len(inputs)} were given"
-            )
-        given = {spec.name: value for spec, value in zip(specs, inputs, strict=True)}
-    return {spec.name: _checked(spec, given) for spec in specs}
-
-
-def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
-    if spec.name not in given:
-        raise DataError(f"input {spec.name!r} is missing; given were {sorted(map(str, given))}")
-    value = given[spec.name]
-    try:
-        array = as_array(value)
-    except ValueError as error:
-        raise DataError(f"input {spec.name!r} is not one array: {error}") from error
-    array = _cast(spec, array, listed=isinstance(value, list | tuple | int | float))
-    if spec.shape is not None:
-        fits = array.ndim == len(spec.shape) and all(
-            not isinstance(want, int) or want == got
-            for want, got in zip(spec.shape, array.shape, strict=True)
-        )
-        if not fits:
-            missing = array.ndim == len(spec.shape) - 1
-            raise DataError(
-                f"input {spec.name!r} expects shape {_shape(spec.shape)}, got {list(array.shape)}"
-                + (": is the batch dimension missing?" if missing else "")
-            )
-    return np.asarray(array, order="C")  # ascontiguousarray makes a vector of a scalar
-
-
-def _cast(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
-    if array.dtype.name == spec.dtype:
-        return array
-    if spec.dtype == "object":
-        return array.astype(object)
-    want = np.dtype(spec.dtype)
-    # Same kind only: pixels in uint8 given to a float model are most likely not normalised.
-    same_kind = array.dtype.kind == want.kind or {array.dtype.kind, want.kind} <= set("iu")
-    if listed or same_kind:
-        return array.astype(want)
-    raise DataError(
-        f"input {spec.name!r} expects {spec.dtype}, got {array.dtype.name}: "
-        f"convert it in the loader (.astype('{spec.dtype}'), with the model's own scaling)"
-    )
-
-
-def _shape(shape: tuple[int | str | None, ...]) -> str:
-    return "[" + ", ".join("?" if dim is None else str(dim) for dim in shape) + "]"

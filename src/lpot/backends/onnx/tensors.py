@@ -26,21 +26,21 @@ def tensors(
     model: OnnxModel, low: OnnxModel, ops: Sequence[OpKey], inputs: Inputs
 ) -> dict[OpKey, Pair]:
     """First outputs and weights of the ops that both graphs have, by the FP32 model's names."""
-    nodes = {node.name: node for node in model.folded.nodes}
+    nodes = {node.name: node for node in model.prepared.nodes}
     wanted: dict[OpKey, str] = {}
     for key in ops:
         node = nodes.get(key.name)
-        if node is None or model.folded.types.get(node.output[0], 0) not in FLOATS:
+        if node is None or model.prepared.types.get(node.output[0], 0) not in FLOATS:
             continue
-        if node.output[0] in low.folded.producers:
+        if node.output[0] in low.prepared.producers:
             wanted[key] = node.output[0]
-    exact = _glimpses(model, model.folded, list(wanted.values()), inputs)
-    read = [_as_read(low.folded, name) for name in wanted.values()]
-    rounded = _glimpses(model, low.folded, read, inputs)
+    exact = _glimpses(model, model.prepared, list(wanted.values()), inputs)
+    read = [_as_read(low.prepared, name) for name in wanted.values()]
+    rounded = _glimpses(model, low.prepared, read, inputs)
     found: dict[OpKey, Pair] = {}
     for key, before, after in zip(wanted, exact, rounded, strict=True):
         node = nodes[key.name]
-        weights = _weights(model.folded, low.folded, node)
+        weights = _weights(model.prepared, low.prepared, node)
         found[key] = (OpTensors(before, weights[0]), OpTensors(after, weights[1]))
     return found
 

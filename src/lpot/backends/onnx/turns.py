@@ -14,8 +14,9 @@ from onnx import ModelProto, TensorProto, helper
 
 from lpot.backends.onnx.bodies import Body
 from lpot.backends.onnx.graph import Graph, attribute, ints
-from lpot.backends.onnx.run import feed, run_session, session
+from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
+from lpot.core.inputs import by_name
 
 if TYPE_CHECKING:
     from lpot.backends.onnx.model import OnnxModel
@@ -34,16 +35,16 @@ class Taps:
         self.model = model
         self.bodies = bodies
         wanted = [name for body in bodies for name in (*body.node.input, *body.outer) if name]
-        constant = model.folded.weights
+        constant = model.prepared.weights
         self.known = {name: constant[name] for name in wanted if name in constant}
         self.names = [name for name in dict.fromkeys(wanted) if name not in constant]
         self.fed = {body.name: list[Inputs]() for body in bodies}
-        self._session = session(_tapped(model.folded, self.names)) if self.names else None
+        self._session = session(_tapped(model.prepared, self.names)) if self.names else None
 
     def __call__(self, batches: Iterable[Inputs]) -> Iterator[Inputs]:
         """The same batches, noted on the way."""
         for inputs in batches:
-            feeds = feed(self.model.inputs, inputs)
+            feeds = by_name(self.model.inputs, inputs)
             self._note(self._values(feeds))
             yield feeds
 

@@ -21,6 +21,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.liveness import check_writers
 from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
+from lpot.backends.tensorflow.passes.join_products import join_products
 from lpot.backends.tensorflow.passes.merge_twins import merge_twins
 from lpot.backends.tensorflow.passes.quantize_conv import quantize_conv
 from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
@@ -74,7 +75,7 @@ def write(prepared: Prepared, drawn: Plan) -> Net:
             quantize_conv(draft, step)
     for item in drawn.followers.values():
         quantize_follower(draft, item)
-    made = merge_twins(fuse_norms(draft.finish()))
+    made = merge_twins(join_products(fuse_norms(draft.finish())))
     check_writers(made)
     return made
 

@@ -32,6 +32,7 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         fill(self, graph_def)
+        self._lpot_size = graph_def.ByteSize()
         self.input_names, self.output_names = tuple(inputs), tuple(outputs)
         self.form = form
         self._lpot_session: v1.Session | None = None
@@ -50,7 +51,7 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
     @property
     def session(self) -> v1.Session:
         if self._lpot_session is None:
-            self._lpot_session = v1.Session(graph=self, config=session_config())
+            self._lpot_session = v1.Session(graph=self, config=session_config(size=self._lpot_size))
         return self._lpot_session
 
     @property

@@ -18,7 +18,7 @@ from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef
 from lpot.backends.tensorflow.weights import corrected_bias, weight_of
-from lpot.core.errors import BackendUnavailable, UnsupportedModel
+from lpot.core.errors import BackendUnavailable, UnsupportedModel, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
     try:
         onnx.checker.check_model(model)
     except onnx.checker.ValidationError as error:
-        told = str(error).splitlines()[0]
+        told = first_line(error)
         raise UnsupportedModel(f"tf2onnx can't convert the graph: {told}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(model.SerializeToString(deterministic=True))

@@ -17,11 +17,18 @@ from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
+from lpot.core.tune import guarded
 
 logger = logging.getLogger(__name__)
 
 SERVING = "serving_default"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+
+# What TensorFlow raises for files that are damaged, or hold ops that it does not know.
+DAMAGE = (
+    *(DecodeError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError),
+    tf.errors.OpError,
+)
 
 
 def saved_model(path: Path, spec: ModelSpec) -> Frozen:
@@ -38,7 +45,7 @@ def saved_model(path: Path, spec: ModelSpec) -> Frozen:
             if loaded is not None:
                 return signatures(loaded, str(path), spec)
         return _saved_model_v1(path, tags, spec)
-    except (DecodeError, OSError, ValueError, KeyError, tf.errors.OpError) as error:
+    except DAMAGE as error:
         raise UnsupportedModel(
             f"{path}: the SavedModel can't be read ({first_line(error)})"
         ) from error
@@ -73,11 +80,11 @@ def _objects(path: Path, tags: list[str]) -> Any:
     Those of other versions of Keras (an optimizer's slots) can be more than it knows; the graph
     and its variables can then still be loaded as TensorFlow 1 did.
     """
-    try:
-        return tf.saved_model.load(str(path), tags)
-    except (AttributeError, TypeError, KeyError, ValueError) as error:
-        logger.info("%s: its objects can't be rebuilt (%s), its graph is read", path, error)
+    found = guarded(lambda: tf.saved_model.load(str(path), tags))
+    if isinstance(found, Exception):
+        logger.info("%s: its objects can't be rebuilt (%s), its graph is read", path, found)
         return None
+    return found
 
 
 def _saved_model_v1(path: Path, tags: list[str], spec: ModelSpec) -> Frozen:

@@ -25,7 +25,7 @@ from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.tables import settle_tables
 from lpot.core.backend import ModelSpec
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -167,7 +167,7 @@ def read_graph_def(path: Path) -> GraphDef:
             graph_def.ParseFromString(data)
     except (DecodeError, text_format.ParseError, UnicodeDecodeError) as error:
         raise UnsupportedModel(
-            f"{path}: not a readable GraphDef ({str(error).splitlines()[0]}): truncated, or "
+            f"{path}: not a readable GraphDef ({first_line(error)}): truncated, or "
             f"another format? {ACCEPTED} can be given"
         ) from error
     return graph_def

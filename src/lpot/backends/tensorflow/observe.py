@@ -29,9 +29,8 @@ from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.memory import give_back
 from lpot.core.numerics import TensorStats
-from lpot.core.observations import Extremes, Observations, copied
+from lpot.core.observations import NO_BATCH, Extremes, Observations, Snapshots, copied
 
-PROBE_SAMPLES = 32
 SHAPED_STEPS = 16  # shapes of so many batches are compared
 
 
@@ -42,9 +41,7 @@ def observe(
     stream = iter(batches)
     first = next(stream, None)
     if first is None:
-        raise CalibrationError(
-            "the calibration loader gave no batch: it is empty, or a generator already used up"
-        )
+        raise CalibrationError(NO_BATCH)
     model.close()  # two sessions at once would hold the weights twice as often
     scales = _scales(model, first)
     prepared = model.prepared.equalized(scales)
@@ -52,22 +49,19 @@ def observe(
     net, columns = watch_columns(net, prepared.columns)
     net, means = watch_means(net, prepared.averaged)
     gathered = _Gathered(prepared, scales)
-    wanted = sorted(size for size in sizes if size > 0)
-    done: dict[int, Observations] = {}
+    found = Snapshots(sizes, gathered.snapshot)
     _, session = open_session(net.graph_def(), quick=True)
     # Not `with session`: its graph would be the default one while the user's loader runs.
     with closing(session):
         for feeds, results, count in _results(
             session, model, chain([first], stream), [fetches, columns, means], sizes
         ):
-            gathered.update(feeds, results, count)
-            while wanted and gathered.samples >= wanted[0]:
-                done[wanted.pop(0)] = gathered.snapshot()
+            gathered.update(results, found.seen, count)
+            found.add(feeds, count)
     give_back()
-    if gathered.samples == 0:
+    if not found.seen:
         raise CalibrationError("the graph's own iterator gave no batch: is its data there?")
-    last = gathered.snapshot()
-    return {size: done.get(size, last) for size in sizes}
+    return found.all()
 
 
 def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
@@ -139,11 +133,9 @@ class _Gathered:
         self.extremes: dict[str, np.ndarray] = {}  # smallest and largest by channel, in two rows
         self.stats = {name: TensorStats.empty() for name in prepared.watched}
         self.shapes: dict[str, tuple[int, ...]] = {}
-        self.probe: list[Inputs] = []
-        self.fed: Mapping[str, Any] = {}
-        self.samples = self.steps = self.probed = 0
+        self.steps = 0
 
-    def update(self, feeds: Mapping[str, Any], results: list[Any], count: int) -> None:
+    def update(self, results: list[Any], seen: int, count: int) -> None:
         whole, columns, means = results
         for (name, stats), (low, high, shape, values) in zip(
             self.stats.items(), whole, strict=True
@@ -157,22 +149,16 @@ class _Gathered:
             self.extremes[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
         for name, mean in zip(self.averaged, means, strict=True):
             known = self.means.get(name, mean)
-            share = count / (self.samples + count)
+            share = count / (seen + count)
             with np.errstate(invalid="ignore"):  # what is not finite is left out in the end
                 self.means[name] = (1.0 - share) * known + share * mean
         self.steps += 1
-        # What an iterator was started with stays the same: running it again shows nothing new.
-        if self.probed < PROBE_SAMPLES and feeds is not self.fed:
-            self.probe.append(dict(feeds))
-            self.probed += count
-        self.fed = feeds
-        self.samples += count
 
-    def snapshot(self) -> Observations:
+    def snapshot(self, seen: int, probe: tuple[Inputs, ...]) -> Observations:
         return Observations(
-            self.samples,
+            seen,
             copied(self.stats),
-            tuple(self.probe),
+            probe,
             channels={name: Extremes(*rows) for name, rows in _finite(self.extremes).items()},
             means=_finite(self.means),
             factors=self.scales,

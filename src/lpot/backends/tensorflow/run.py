@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,9 +13,12 @@ from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.inputs import by_name
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow.model import TensorflowModel
+
+HEAVY = 1 << 28  # bytes of a graph that is optimised with an eye on memory
 
 
 def import_graph(graph_def: GraphDef) -> tf.Graph:
@@ -31,15 +35,30 @@ def fill(graph: tf.Graph, graph_def: GraphDef) -> None:
             raise UnsupportedModel(f"TensorFlow refuses the graph: {first_line(error)}") from error
 
 
-def session_config(quick: bool = False) -> v1.ConfigProto:
-    """`quick` leaves out the optimisation of the graph, which costs more than a few runs save."""
+def session_config(quick: bool = False, size: int = 0) -> v1.ConfigProto:
+    """`quick` leaves out the optimisation of the graph, which costs more than a few runs save.
+
+    TensorFlow copies the weights many times over while it optimises a graph of `size` bytes.
+    """
     threads = int(os.environ.get("LPOT_THREADS", "0"))
     inter = int(os.environ.get("LPOT_INTER_THREADS", min(threads, 1)))
     config = v1.ConfigProto(
         intra_op_parallelism_threads=threads, inter_op_parallelism_threads=inter
     )
+    # TensorFlow keeps INT8 kernels for each thread: these threads end with their session.
+    config.use_per_session_threads = True
+    options = config.graph_options
+    rewrites = options.rewrite_options
     if quick:
-        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        rewrites.disable_meta_optimizer = True
+        # The nodes asked for, and no copy of the whole graph beside them.
+        options.place_pruned_graph = True
+        options.optimizer_options.opt_level = v1.OptimizerOptions.L0
+    elif size > HEAVY:
+        # They change nothing in a net without loops on a CPU, and hold three copies.
+        rewrites.layout_optimizer = rewrites.shape_optimization = rewrites.OFF
+        rewrites.loop_optimization = rewrites.OFF
+        rewrites.memory_optimization = rewrites.NO_MEM_OPT
     return config
 
 
@@ -50,7 +69,7 @@ def open_session(graph_def: GraphDef, quick: bool = False) -> tuple[tf.Graph, v1
 
 def first_line(error: Exception) -> str:
     """What went wrong, without the places in Python and C++ where it was noticed."""
-    skipped = ("Graph execution error", "Detected at node", "Node:", "File ", " ", "\t")
+    skipped = ("Graph execution error", "Detected at node", "Node:", 'File "', " ", "\t")
     lines = [line for line in str(error).splitlines() if line.strip()]
     told = next((line for line in lines if not line.startswith(skipped)), "")
     return told.strip() or type(error).__name__
@@ -119,15 +138,10 @@ def feed(specs: Sequence[InputSpec], inputs: Inputs) -> dict[str, Any]:
     if not isinstance(inputs, Mapping):
         inputs = _components(inputs)
     if isinstance(inputs, Mapping):
-        given = {_plain(key): value for key, value in inputs.items()}
-    elif len(inputs) != len(specs):
-        names = ", ".join(spec.name for spec in specs)
-        raise DataError(
-            f"the model has {len(specs)} input(s) ({names}), but {len(inputs)} were given"
-        )
-    else:
-        given = {_plain(spec.name): value for spec, value in zip(specs, inputs, strict=True)}
-    return {full_name(spec.name): _checked(spec, given) for spec in specs}
+        inputs = {_plain(key): value for key, value in inputs.items()}
+    plain = [replace(spec, name=_plain(spec.name)) for spec in specs]
+    fed = by_name(plain, inputs, _lossless)
+    return {full_name(spec.name): fed[name.name] for spec, name in zip(specs, plain, strict=True)}
 
 
 def _components(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -142,35 +156,7 @@ def _plain(name: Any) -> str:
     return text[:-2] if text.endswith(":0") else text
 
 
-def _checked(spec: InputSpec, given: Mapping[str, Any]) -> np.ndarray:
-    key = _plain(spec.name)
-    if key not in given:
-        raise DataError(f"input {spec.name!r} is missing; given were {sorted(given)}")
-    value = given[key]
-    if hasattr(value, "numpy"):  # an eager tensor
-        value = value.numpy()
-    try:
-        array = np.asarray(value)
-    except ValueError as error:
-        raise DataError(f"input {spec.name!r} is not one array: {error}") from error
-    array = _cast(spec, array)
-    if spec.shape is None:
-        return array
-    if spec.shape == () and array.size == 1:
-        return array.reshape(())
-    pairs = zip(spec.shape, array.shape, strict=False)
-    clash = any(isinstance(want, int) and want != got for want, got in pairs)
-    if clash or len(spec.shape) != array.ndim:
-        hint = ""
-        if len(spec.shape) == array.ndim + 1:
-            hint = ": is it one sample, without the batch dimension?"
-        raise DataError(
-            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}{hint}"
-        )
-    return array
-
-
-def _cast(spec: InputSpec, array: np.ndarray) -> np.ndarray:
+def _lossless(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
     """TensorFlow casts whatever it is fed; here only what loses nothing."""
     if spec.dtype == "object" or array.dtype.name == spec.dtype:
         return array

@@ -114,11 +114,14 @@ def _write_saved_model(model: TensorflowModel, path: Path) -> None:
         signature = v1.saved_model.build_signature_def(
             *infos, v1.saved_model.signature_constants.PREDICT_METHOD_NAME
         )
-        builder = v1.saved_model.Builder(str(path))
-        builder.add_meta_graph_and_variables(
-            session, [v1.saved_model.tag_constants.SERVING], {"serving_default": signature}
-        )
-        builder.save()
+        try:
+            builder = v1.saved_model.Builder(str(path))
+            builder.add_meta_graph_and_variables(
+                session, [v1.saved_model.tag_constants.SERVING], {"serving_default": signature}
+            )
+            builder.save()
+        except tf.errors.OpError as error:  # a full disk comes as one of TensorFlow's own errors
+            raise WorkspaceError(f"{path}: can't be written ({error.message})") from error
 
 
 def restore(backend: TensorflowBackend, path: Path) -> TensorflowModel:

@@ -21,10 +21,11 @@ from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.kernels.codes import has_codes
-from lpot.backends.torch.load import load_module, unwrapped
+from lpot.backends.torch.load import in_float, load_module, unwrapped
 from lpot.backends.torch.loop import training_loop
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.observe import observe
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.profile import profile
 from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
@@ -32,7 +33,6 @@ from lpot.backends.torch.run import run
 from lpot.backends.torch.ship import reduced
 from lpot.backends.torch.tensors import tensors
 from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
@@ -57,18 +57,18 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         """An nn.Module, or a folder in the layout of transformers' save_pretrained."""
         if isinstance(source, TorchModel):
             return source
-        workshop = load_module(source)
-        return TorchModel(self, workshop.fresh(), workshop=workshop, names=spec.inputs)
+        prepared = load_module(source)
+        return TorchModel(self, prepared.fresh(), prepared=prepared, names=spec.inputs)
 
     def inspect(
         self, model: TorchModel, approach: Approach = "static", target: Target = "this"
     ) -> Capability:
-        return inspect(_workshop(model), approach, target)
+        return inspect(_prepared(model), approach, target)
 
     def observe(
         self, model: TorchModel, batches: Iterable[Inputs], sizes: Sequence[int] = (0,)
     ) -> dict[int, Observations]:
-        return observe(_workshop(model), batches, sizes)
+        return observe(_prepared(model), batches, sizes)
 
     def build(
         self, model: TorchModel, recipe: Recipe, observations: Observations | None = None
@@ -76,12 +76,12 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         variant = variant_of(model, recipe)
         if variant is not None:  # a pruned model has statistics of its own
             model, observations = variant.model, variant.observed.get(recipe.samples)
-        workshop = _workshop(model)
+        prepared = _prepared(model)
         ranges = None
         if observations is not None:
             ranges = self._ranges.setdefault(observations, Observed(observations))
-            workshop = workshop.equalized(ranges.factors)
-        trial = build(workshop, recipe, ranges)
+            prepared = prepared.equalized(ranges.factors)
+        trial = build(prepared, recipe, ranges)
         made = TorchModel(
             self,
             trial.module,
@@ -90,7 +90,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
             skipped=trial.skipped,
             captured=trial.captured,
             folded=trial.folded,
-            origin=workshop,
+            origin=prepared,
             probe=observations.probe[0]
             if observations is not None and observations.probe
             else None,
@@ -133,16 +133,16 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         self, model: TorchModel, recipe: Recipe, observations: Observations | None, samples: int
     ) -> Trainee:
         """What the user's own training loop gets: int8's rounding is in it."""
-        return prepare_training(_workshop(model), recipe, observations, samples)
+        return prepare_training(_prepared(model), recipe, observations, samples)
 
     def finish_training(
         self, model: TorchModel, trainee: Trainee, returned: Any = None
     ) -> TorchModel:
         """The FP32 model with the trained weights, to be observed and built like any other."""
-        workshop = finish_training(_workshop(model), trainee, returned)
+        prepared = finish_training(_prepared(model), trainee, returned)
         rounding = {op: astuple(item) for op, item in trainee.rounding.items()}
         return TorchModel(
-            self, workshop.fresh(), workshop=workshop, names=model._names, rounding=rounding
+            self, prepared.fresh(), prepared=prepared, names=model._names, rounding=rounding
         )
 
     def training_loop(
@@ -153,13 +153,13 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
 
     def without_fake_quant(self, source: Any, spec: ModelSpec = ModelSpec()) -> nn.Module:
         """The float module of one that was trained with torch.ao's fake quantization."""
-        return without_fake_quant(_plain(source))
+        return without_fake_quant(_unwrapped(source))
 
     def resume_training(self, model: TorchModel, path: Path) -> TorchModel:
         """The same from the folder that it was saved to."""
-        trained = saving.restore(self, path, _workshop(model).root)
-        workshop = resumed(_workshop(model), trained.native, trained.rounding or {})
-        return TorchModel(self, workshop.fresh(), workshop=workshop, names=model._names)
+        trained = saving.restore(self, path, _prepared(model).root)
+        prepared = resumed(_prepared(model), trained.native, trained.rounding or {})
+        return TorchModel(self, prepared.fresh(), prepared=prepared, names=model._names)
 
     def advise(
         self, model: TorchModel, recipe: Recipe, observations: Observations
@@ -167,7 +167,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         """Other ranges; then smoothing, where channels are outliers."""
         yield from super().advise(model, recipe, observations)
         ranges = self._ranges.setdefault(observations, Observed(observations))
-        yield from smoothings(_workshop(model), recipe, ranges)
+        yield from smoothings(_prepared(model), recipe, ranges)
 
     def input_stats(
         self, model: TorchModel, recipe: Recipe, observations: Observations
@@ -179,18 +179,18 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision, at the calibration data's shapes."""
-        return gains(_workshop(model), recipe, observations)
+        return gains(_prepared(model), recipe, observations)
 
     def curvature(
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         """Expected squared output error of each op's rounding, from gradients of the outputs."""
-        return curvature(_workshop(model), recipe, observations)
+        return curvature(_prepared(model), recipe, observations)
 
     def tensors(
         self, model: TorchModel, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs
     ) -> dict[OpKey, Pair]:
-        return tensors(low.origin or _workshop(model), low, ops, inputs)
+        return tensors(low.origin or _prepared(model), low, ops, inputs)
 
     def profile(self, model: TorchModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
         """Seconds of each op, over so many runs."""
@@ -208,12 +208,17 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
 
 def _plain(module: Any) -> Any:
     """The nn.Module of a handle, or the module itself."""
+    plain = _unwrapped(module)
+    return in_float(plain) if isinstance(plain, nn.Module) else plain
+
+
+def _unwrapped(module: Any) -> Any:
     return module.native if isinstance(module, TorchModel) else unwrapped(module)
 
 
-def _workshop(model: TorchModel) -> Workshop:
-    if model.workshop is None:
+def _prepared(model: TorchModel) -> Prepared:
+    if model.prepared is None:
         raise UnsupportedModel(
             "this model is quantized already: trials are built from the FP32 model it came from"
         )
-    return model.workshop
+    return model.prepared

@@ -26,8 +26,8 @@ from lpot.backends.torch.modules.dense import Settings
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.find_chains import Chain
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import NO_KERNEL, Noted, Ranges, span_affine
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import CalibrationError, UnsupportedOp, did_you_mean
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
@@ -45,25 +45,25 @@ class Built:
     folded: tuple[str, ...]  # batch norms that went into their convolutions
 
 
-def build(workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> Built:
+def build(prepared: Prepared, recipe: Recipe, ranges: Ranges | None) -> Built:
     """Costs about a millisecond once the ops' weights are quantized."""
-    return _Builder(workshop, recipe, ranges).build()
+    return _Builder(prepared, recipe, ranges).build()
 
 
 class _Builder:
-    def __init__(self, workshop: Workshop, recipe: Recipe, ranges: Ranges | None) -> None:
-        self.workshop = workshop
+    def __init__(self, prepared: Prepared, recipe: Recipe, ranges: Ranges | None) -> None:
+        self.prepared = prepared
         self.recipe = recipe
         self.ranges = ranges
         trusted = ranges.trusted if ranges is not None else frozenset()
         self.captures = (
-            [item for item in workshop.captures if item.name in trusted] if trusted else []
+            [item for item in prepared.captures if item.name in trusted] if trusted else []
         )
         self.chains: dict[str, Chain] = {}
         for captured in self.captures:
-            self.chains.update(workshop.chains_of(captured))
+            self.chains.update(prepared.chains_of(captured))
         self.skipped: dict[OpKey, str] = {}
-        self.smooth = ranges.smooth(workshop, recipe) if ranges is not None else {}
+        self.smooth = ranges.smooth(prepared, recipe) if ranges is not None else {}
         # A norm may smooth where all that read it are smoothed.
         self.norms = {
             item.norm: item
@@ -78,31 +78,31 @@ class _Builder:
         substitutes: dict[int, nn.Module] = {}
         folded: list[str] = []
         for key, config in self.recipe.ops.items():
-            if self.workshop.is_gone(key.name):
+            if self.prepared.is_gone(key.name):
                 continue
             site = self._site(key)
             module = self._module(site, config)
             if module is None:
                 continue
             changed[key.name] = module
-            substitutes[id(self.workshop.names[key.name])] = module
+            substitutes[id(self.prepared.names[key.name])] = module
             norm = self._norm(site, config)
             if norm is not None:
                 folded.append(norm)
-                substitutes[id(self.workshop.names[norm])] = self.workshop.gap(norm)
+                substitutes[id(self.prepared.names[norm])] = self.prepared.gap(norm)
         for name, smooth in self.norms.items():
-            substitutes[id(self.workshop.names[name])] = self.workshop.scaled(name, smooth)
-        root = self.workshop.fresh(substitutes)
-        release_fastpath(root, self.workshop.encoders, changed)
+            substitutes[id(self.prepared.names[name])] = self.prepared.scaled(name, smooth)
+        root = self.prepared.fresh(substitutes)
+        release_fastpath(root, self.prepared.encoders, changed)
         return Built(root, self.skipped, self._programs(root, changed), tuple(folded))
 
     def _site(self, key: OpKey) -> Layer:
-        site = self.workshop.sites.get(key.name)
+        site = self.prepared.sites.get(key.name)
         if site is None:
             raise UnsupportedOp(
                 key.name,
                 "the recipe names it, but the model has no such op"
-                + did_you_mean(key.name, self.workshop.sites),
+                + did_you_mean(key.name, self.prepared.sites),
             )
         return site
 
@@ -114,7 +114,7 @@ class _Builder:
     def _module(self, site: Layer, config: OpConfig) -> nn.Module | None:
         if config.is_float:
             if config.activation.dtype == "bf16":
-                return HalfModule(self.workshop.names[site.name], torch.bfloat16)
+                return HalfModule(self.prepared.names[site.name], torch.bfloat16)
             return None
         if config.weight is None:
             raise UnsupportedOp(
@@ -126,12 +126,16 @@ class _Builder:
         norm = self._norm(site, config)
         smooth = self.smooth.get(site.name)
         key = (site.name, config.weight, norm, settings, b"" if smooth is None else smooth.key)
-        known = self.workshop.modules
+        known = self.prepared.modules
         if key not in known:
             known[key] = self._make(site, config.weight, norm, settings)
         return known[key]
 
     def _settings(self, site: Layer, config: OpConfig) -> Settings | None:
+        reason = self.ranges.why_never(site.name) if self.ranges is not None else ""
+        if reason:
+            self.skipped[site.key] = reason
+            return None
         family = site.spec.family
         if family == "embedding":
             return Settings("plain")
@@ -196,7 +200,7 @@ class _Builder:
     def _make(
         self, site: Layer, weight: TensorConfig, norm: str | None, settings: Settings
     ) -> LowModule:
-        parts = self.workshop.weights(site, weight, norm, self.smooth.get(site.name))
+        parts = self.prepared.weights(site, weight, norm, self.smooth.get(site.name))
         module: Any = site.module
         try:
             if isinstance(module, nn.EmbeddingBag):
@@ -232,7 +236,7 @@ class _Builder:
             assert self.ranges is not None
             modules = modules or dict(root.named_modules())
             scales = Noted(self.ranges.inside(captured, self.recipe))
-            chains = self.workshop.chains_of(captured)
+            chains = self.prepared.chains_of(captured)
             lowering = Lowering(captured, chains, modules, scales)
             if lowering.pays:
                 modules[captured.name].forward = lowering.program()

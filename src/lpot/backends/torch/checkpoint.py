@@ -20,6 +20,7 @@ from torch import nn
 from lpot.backends.torch.describe import Described, rebuild
 from lpot.backends.torch.legacy import translate
 from lpot.backends.torch.model import TorchModel
+from lpot.core.archive import check_archive
 from lpot.core.card import recipe_of
 from lpot.core.draft import write_bytes
 from lpot.core.errors import UnsupportedModel
@@ -172,6 +173,7 @@ def _read_weights(path: Path) -> dict[str, Any]:
     if not path.is_file():
         raise UnsupportedModel(f"{path}: no such file")
     try:
+        check_archive(path)
         raw = torch.load(path, map_location="cpu", weights_only=True)
     except (pickle.UnpicklingError, EOFError, OSError, *DAMAGE) as error:
         named = re.search(r"GLOBAL (\S+)", str(error))

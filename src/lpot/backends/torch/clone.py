@@ -59,9 +59,11 @@ class Cloner:
             return known
         if isinstance(module, torch.jit.ScriptModule):
             return module  # no part of it is ever replaced, and it can't be copied so
+        kind: Any = type(module)
+        cls: Any = _flow_class(kind) if isinstance(module, fx.GraphModule) else kind
         # A GraphModule has a class of its own with its forward: `__new__` would make another.
-        new = object.__new__ if isinstance(module, fx.GraphModule) else module.__class__.__new__
-        twin: nn.Module = new(module.__class__)
+        new = object.__new__ if isinstance(module, fx.GraphModule) else cls.__new__
+        twin: nn.Module = new(cls)
         made[id(module)] = twin
         fields = module.__dict__.copy()
         fields["_parameters"] = fields["_parameters"].copy()
@@ -84,18 +86,34 @@ class Cloner:
         for module in self._root.modules():
             names = self._linked.get(id(module), ())
             twin = made.get(id(module))
-            if twin is None or type(twin) is not type(module):
+            if twin is None or not issubclass(type(twin), type(module)):
                 continue  # replaced, or inside of a replaced one
             fields = twin.__dict__
             for name in names:
                 fields[name] = copy.deepcopy(fields[name], memo)
 
 
+@functools.cache
+def _flow_class(cls: type[fx.GraphModule]) -> type[fx.GraphModule]:
+    """A GraphModule whose copies keep all attributes: torch's forget a `forward` put on them."""
+    if "__deepcopy__" in cls.__dict__:
+        return cls
+    made: type[fx.GraphModule] = type(cls.__name__, (cls,), {"__deepcopy__": _deep_copy})
+    return made
+
+
+def _deep_copy(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    twin: nn.Module = object.__new__(type(module))
+    memo[id(module)] = twin
+    twin.__dict__.update(copy.deepcopy(module.__dict__, memo))
+    return twin
+
+
 def rebind_hooks(modules: Iterable[nn.Module], made: Mapping[int, nn.Module]) -> None:
     """Hooks of the copies (`made`, by the original's id) know the copies, no more the originals."""
     for module in modules:
         twin = made.get(id(module))
-        if twin is None or type(twin) is not type(module):
+        if twin is None or not issubclass(type(twin), type(module)):
             continue  # replaced, or inside of a replaced one
         for name in _HOOKS:
             hooks = getattr(twin, name)

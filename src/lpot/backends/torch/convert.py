@@ -12,6 +12,10 @@ from lpot.core.errors import UnsupportedModel
 _HOMES = ("torch.ao.nn.qat", "torch.ao.nn.intrinsic.qat", "torch.nn.qat", "torch.nn.intrinsic.qat")
 
 
+def has_fake_quant(module: nn.Module) -> bool:
+    return any(_is_fake(part) for part in module.modules())
+
+
 def without_fake_quant(module: nn.Module) -> nn.Module:
     """The float model with the trained weights; batch norms that were fused are folded."""
     root = copy.deepcopy(module).eval()

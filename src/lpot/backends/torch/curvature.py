@@ -16,9 +16,9 @@ from torch import nn
 from lpot.backends.torch.data import arguments, tensors
 from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.passes.smooth_channels import Smooth
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed, inlet_name, span_affine
 from lpot.backends.torch.weights import quantize_site
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError
 from lpot.core.progress import tracked
@@ -28,16 +28,16 @@ DRAWS = 4
 _DENSE = ("linear", "conv", "embedding")
 
 
-def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
+def curvature(prepared: Prepared, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
     """Expected squared output error of each op, from its weights and its input."""
     if not observations.probe:
         return {}
     ranges = Observed(observations)
-    workshop = workshop.equalized(ranges.factors)
-    smooth = ranges.smooth(workshop, recipe)
-    keys = [key for key in recipe.low_ops if workshop.sites[key.name].spec.family in _DENSE]
-    root = workshop.fresh()
-    modules = {key: root.get_submodule(_weighty(workshop, key)) for key in keys}
+    prepared = prepared.equalized(ranges.factors)
+    smooth = ranges.smooth(prepared, recipe)
+    keys = [key for key in recipe.low_ops if prepared.sites[key.name].spec.family in _DENSE]
+    root = prepared.fresh()
+    modules = {key: root.get_submodule(_weighty(prepared, key)) for key in keys}
     inputs: dict[OpKey, list[torch.Tensor]] = {key: [] for key in keys}
     hooks = [
         module.register_forward_pre_hook(_keeper(inputs[key])) for key, module in modules.items()
@@ -51,7 +51,7 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
         raise CalibrationError("no output has a gradient, so the curvature can't be found")
     factors = {key: smooth[key.name].factors if key.name in smooth else None for key in keys}
     errors = {
-        key: _weight_error(workshop.sites[key.name], recipe.ops[key], factors[key]) for key in keys
+        key: _weight_error(prepared.sites[key.name], recipe.ops[key], factors[key]) for key in keys
     }
     noises = {
         key: _input_noise(key, recipe.ops[key], observations, smooth.get(key.name)) for key in keys
@@ -70,10 +70,10 @@ def curvature(workshop: Workshop, recipe: Recipe, observations: Observations) ->
     return {key: value / DRAWS for key, value in found.items()}
 
 
-def _weighty(workshop: Workshop, key: OpKey) -> str:
+def _weighty(prepared: Prepared, key: OpKey) -> str:
     """The path of the module with the weight: inside of a module fused by hand it is the first."""
-    site = workshop.sites[key.name]
-    return key.name if site.module is workshop.names[key.name] else f"{key.name}.0"
+    site = prepared.sites[key.name]
+    return key.name if site.module is prepared.names[key.name] else f"{key.name}.0"
 
 
 def _keeper(found: list[torch.Tensor]) -> Callable[..., Any]:

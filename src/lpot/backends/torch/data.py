@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect as python_inspect
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
@@ -66,6 +67,21 @@ def arguments(module: nn.Module, inputs: Inputs) -> tuple[tuple[Any, ...], dict[
     return (), taken
 
 
+_CONSTANT = (str, bytes, int, float, complex, bool, type(None), type)
+
+
+def owned(value: Any) -> Any:
+    """A copy of a batch: forward may write into its inputs, caches among them grow, and loaders may
+    write the next batch into the same memory."""
+    if isinstance(value, torch.Tensor):
+        return value.detach().clone()
+    if type(value) in (list, tuple):
+        return type(value)(map(owned, value))
+    if type(value) is dict:
+        return {name: owned(item) for name, item in value.items()}
+    return value if isinstance(value, _CONSTANT) else copy.deepcopy(value)
+
+
 def parameters(module: nn.Module) -> dict[str, python_inspect.Parameter] | None:
     """The arguments of `forward` by name; None when it takes any (`**kwargs`)."""
     try:
@@ -94,19 +110,27 @@ def required_names(module: nn.Module) -> tuple[str, ...] | None:
 
 def tensors(output: Any) -> Iterator[torch.Tensor]:
     """Every tensor of an output, in order, whatever it is wrapped in."""
+    known = isinstance(output, torch.Tensor | Mapping | list | tuple) or is_dataclass(output)
+    yield from _tensors(output if known else getattr(output, "__dict__", output))
+
+
+def _tensors(output: Any) -> Iterator[torch.Tensor]:
     if isinstance(output, torch.Tensor):
         yield decode(output)
     elif isinstance(output, Mapping):
         for value in output.values():
-            yield from tensors(value)
+            yield from _tensors(value)
     elif isinstance(output, list | tuple):
         for value in output:
-            yield from tensors(value)
+            yield from _tensors(value)
     elif is_dataclass(output) and not isinstance(output, type):
         for item in fields(output):
-            yield from tensors(getattr(output, item.name))
+            yield from _tensors(getattr(output, item.name))
     elif isinstance(output, bool | int | float):
         yield torch.tensor(output)
+    elif isinstance(output, Iterator):
+        for value in output:
+            yield from _tensors(value)
 
 
 Example = list[list[Any]]  # name or None, dtype, shape: one entry for each input
@@ -118,9 +142,13 @@ def sketch(inputs: Inputs | None) -> Example | None:
         return None
     pairs = inputs.items() if isinstance(inputs, Mapping) else ((None, value) for value in inputs)
     given = [(name, to_tensor(value)) for name, value in pairs]
-    if not all(isinstance(x, torch.Tensor) and x.layout == torch.strided for _, x in given):
+    if not all(isinstance(x, torch.Tensor) and _is_dense(x) for _, x in given):
         return None
     return [[n, str(v.dtype).removeprefix("torch."), list(v.shape)] for n, v in given]
+
+
+def _is_dense(value: torch.Tensor) -> bool:
+    return value.layout == torch.strided and not value.is_nested
 
 
 def drawn(example: Example | None) -> Inputs | None:
@@ -148,6 +176,8 @@ def describe(inputs: Inputs) -> str:
 
 
 def _words(value: Any) -> str:
+    if isinstance(value, torch.Tensor) and value.is_nested:
+        return f"a nested tensor of {value.size(0)}"
     shape = getattr(value, "shape", None)
     if shape is None:
         return type(value).__name__

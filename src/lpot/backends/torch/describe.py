@@ -21,9 +21,9 @@ from lpot.backends.torch.modules.base import bias_name
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.prune.cut import Shape, reshape
 from lpot.backends.torch.weights import Weights
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import Recipe, TensorConfig
 
@@ -102,22 +102,22 @@ def rebuild(
     architecture = copied(module)
     if shape is not None:
         reshape(architecture, shape)
-    workshop = Workshop(private(architecture, str(facts.get("dtype", FLOAT32))))
+    prepared = Prepared(private(architecture, str(facts.get("dtype", FLOAT32))))
     try:
         recipe = Recipe.from_json(facts["recipe"]) if facts["recipe"] is not None else None
-        ranges = Stored(workshop, facts)
+        ranges = Stored(prepared, facts)
         if recipe is not None:
-            _give_weights(workshop, recipe, ranges, tensors)
+            _give_weights(prepared, recipe, ranges, tensors)
     except (KeyError, TypeError, ValueError, IndexError) as error:
         raise UnsupportedModel(f"{where}: the description is damaged ({error!r})") from error
-    _fill(workshop.root, tensors, facts, where)
-    workshop.accept_changes()
+    _fill(prepared.root, tensors, facts, where)
+    prepared.accept_changes()
     if recipe is None:
         rounding = facts.get("rounding")
-        model = TorchModel(backend, workshop.fresh(), origin=workshop, rounding=rounding)
+        model = TorchModel(backend, prepared.fresh(), origin=prepared, rounding=rounding)
         model.shape = shape
         return model
-    trial = build(workshop, recipe, ranges)
+    trial = build(prepared, recipe, ranges)
     model = TorchModel(
         backend,
         trial.module,
@@ -125,7 +125,7 @@ def rebuild(
         skipped=trial.skipped,
         captured=trial.captured,
         folded=trial.folded,
-        origin=workshop,
+        origin=prepared,
         example=facts.get("example"),
     )
     model.shape = shape
@@ -173,22 +173,22 @@ def _all_names(root: nn.Module, facts: Mapping[str, Any]) -> list[str]:
 
 
 def _give_weights(
-    workshop: Workshop, recipe: Recipe, ranges: Stored, tensors: Mapping[str, torch.Tensor]
+    prepared: Prepared, recipe: Recipe, ranges: Stored, tensors: Mapping[str, torch.Tensor]
 ) -> None:
     chains = {
         op: chain
-        for captured in workshop.captures
+        for captured in prepared.captures
         if captured.name in ranges.trusted
-        for op, chain in workshop.chains_of(captured).items()
+        for op, chain in prepared.chains_of(captured).items()
     }
     for key, config in recipe.ops.items():
-        site = workshop.sites.get(key.name)
+        site = prepared.sites.get(key.name)
         if config.is_float or config.weight is None or site is None or key.name not in ranges.ops:
             continue
         chain = chains.get(key.name)
         norm = chain.norm if chain is not None and config.mode == "static" else None
         parts = _parts(site, config.weight, key.name, tensors)
-        workshop.give_weights(site, config.weight, norm, parts)
+        prepared.give_weights(site, config.weight, norm, parts)
 
 
 def _parts(
@@ -211,22 +211,25 @@ def _parts(
 class Stored:
     """Ranges as they were written down."""
 
-    def __init__(self, workshop: Workshop, facts: Mapping[str, Any]) -> None:
+    def __init__(self, prepared: Prepared, facts: Mapping[str, Any]) -> None:
         self.ops: dict[str, dict[str, Any]] = facts["ops"]
         self._parts: dict[str, dict[str, Any]] = facts["parts"]
         self.trusted = frozenset(self._parts)
         self._skipped: Mapping[str, str] = facts["skipped"]
         self.divided = frozenset(op for op, item in self.ops.items() if item.get("divided"))
-        known = {captured.name: captured.digest for captured in workshop.captures}
+        known = {captured.name: captured for captured in prepared.captures}
         for name, part in self._parts.items():
-            if known.get(name) != part["digest"]:
+            if name not in known or not known[name].is_known_as(part["digest"]):
                 raise UnsupportedModel(
                     f"the forward of {name or 'the model'!r} is not the one that was saved: "
                     "restore it with the code it was tuned with"
                 )
 
-    def why_not(self, op: str) -> str:
+    def why_never(self, op: str) -> str:
         return self._skipped.get(op, "")
+
+    def why_not(self, op: str) -> str:
+        return self.why_never(op)
 
     def inlet(self, op: str, config: TensorConfig) -> Affine:
         raw = self.ops[op]["inlet"]
@@ -245,7 +248,7 @@ class Stored:
     def dynamic_kernel(self, site: Layer) -> str | None:
         return self.kernel(site.name)
 
-    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+    def smooth(self, prepared: Prepared, recipe: Recipe) -> Mapping[str, Smooth]:
         """None to be found: the weights and norms in the file are smoothed already."""
         return {}
 

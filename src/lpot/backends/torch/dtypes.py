@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import functools
 import importlib
 import logging
+import types
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -25,17 +28,32 @@ _MARK = "_lpot_dtype"  # on the root of a model whose user computes in another d
 
 def copied(module: nn.Module) -> nn.Module:
     """A deep copy. Tensors that were computed (old-style weight_norm keeps one before the first
-    run) are copied as plain ones, which deepcopy refuses to do; hooks follow into the copy."""
-    memo: dict[int, Any] = {
+    run) are copied as plain ones, which deepcopy refuses to do; locks and files, of which there is
+    only one, are shared; hooks follow into the copy."""
+    computed: dict[int, Any] = {
         id(value): value.detach().clone()
         for part in module.modules()
         for value in part.__dict__.values()
         if isinstance(value, torch.Tensor) and not value.is_leaf
     }
-    twin = copy.deepcopy(module, memo)
     parts = list(module.modules())
+    memo = dict(computed)
+    try:
+        twin = copy.deepcopy(module, memo)
+    except TypeError:
+        memo = {id(value): value for part in parts for value in _unique(part)} | computed
+        twin = copy.deepcopy(module, memo)
     rebind_hooks(parts, {id(part): memo[id(part)] for part in parts if id(part) in memo})
     return twin
+
+
+def _unique(part: nn.Module) -> Iterator[Any]:
+    """Attributes that can't be copied: a lock, an open file, a generator."""
+    for value in part.__dict__.values():
+        try:
+            copy.copy(value)
+        except TypeError:
+            yield value
 
 
 def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
@@ -50,7 +68,8 @@ def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
             own,
             own,
         )
-    module = module.float().eval()
+    module.float()
+    module.eval()  # whose own train() may forget to return it
     if own != FLOAT32:
         setattr(module, _MARK, own)
     return module
@@ -73,6 +92,38 @@ def unwrap_parts(module: nn.Module) -> None:
             inner = getattr(child, "_orig_mod", None)
             if isinstance(inner, nn.Module):
                 part._modules[name] = inner
+    for part in module.modules():
+        if not isinstance(part, torch.jit.ScriptModule):
+            _unwrap_forward(part)
+
+
+def _unwrap_forward(part: nn.Module) -> None:
+    """`forward` that was compiled by itself, on the module or on its class."""
+    own = _before_compile(part.__dict__.get("forward"))
+    if own is not None:
+        del part.__dict__["forward"]
+        function = getattr(own, "__func__", own)
+        if function is not type(part).forward:
+            part.forward = types.MethodType(function, part)
+    plain = _before_compile(type(part).forward)
+    if plain is not None:
+        kind: Any = type(part)
+        part.__class__ = _plain_class(kind, plain)
+
+
+def _before_compile(function: Any) -> Any:
+    """What torch.compile made a function from, None if it did not; methods it wraps twice."""
+    plain = getattr(function, "_torchdynamo_orig_callable", None)
+    inner = getattr(plain, "__wrapped__", None)
+    return inner if isinstance(inner, types.MethodType) else plain
+
+
+@functools.cache
+def _plain_class(cls: type[nn.Module], forward: Any) -> type[nn.Module]:
+    made: type[nn.Module] = type(
+        cls.__name__, (cls,), {"forward": forward, "__module__": cls.__module__}
+    )
+    return made
 
 
 def settle(module: nn.Module) -> None:

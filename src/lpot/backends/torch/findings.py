@@ -18,6 +18,7 @@ class Findings:
     ran: frozenset[str] = frozenset()
     trusted: frozenset[str] = frozenset()  # captured parts that compute what the original does
     uneven: frozenset[str] = frozenset()  # sums of tensors of different shapes
+    estranged: frozenset[str] = frozenset()  # ops called in a way that no kernel can serve
     kernels: Mapping[str, str] = field(default_factory=dict)
     norms: Mapping[str, str] = field(default_factory=dict)
     leaders: Mapping[str, str] = field(default_factory=dict)
@@ -30,6 +31,7 @@ class Findings:
     @classmethod
     def of(cls, observations: Observations) -> Findings:
         own: Mapping[str, Any] = observations.own
-        given: dict[str, Any] = {n: frozenset(own.get(n, ())) for n in ("ran", "trusted", "uneven")}
+        sets = ("ran", "trusted", "uneven", "estranged")
+        given: dict[str, Any] = {n: frozenset(own.get(n, ())) for n in sets}
         given |= {n: dict(own.get(n, {})) for n in ("kernels", "norms", "leaders")}
         return cls(**given)

@@ -12,8 +12,8 @@ from torch import nn
 from lpot.backends.torch.build import build
 from lpot.backends.torch.kernels.codes import encode, has_codes
 from lpot.backends.torch.modules import LowConv, LowModule
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
@@ -21,7 +21,7 @@ from lpot.core.recipe import OpKey, Recipe
 ROUNDS = 7
 
 
-def gains(workshop: Workshop, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
+def gains(prepared: Prepared, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
     """Seconds saved a call; negative where low precision is slower. Equal ops are timed once."""
     ranges = Observed(observations)
     known: dict[tuple[Any, ...], float] = {}
@@ -30,11 +30,11 @@ def gains(workshop: Workshop, recipe: Recipe, observations: Observations) -> dic
         shape = ranges.shapes.get(key.name)
         if shape is None or 0 in shape:
             continue
-        inside = workshop.home.get(key.name) in ranges.trusted
-        original = workshop.names[key.name]
+        inside = prepared.home.get(key.name) in ranges.trusted
+        original = prepared.names[key.name]
         sort = (repr(original), shape, recipe.ops[key], inside)
         if sort not in known:
-            trial = build(workshop, Recipe({key: recipe.ops[key]}, recipe.samples), ranges)
+            trial = build(prepared, Recipe({key: recipe.ops[key]}, recipe.samples), ranges)
             low = trial.module.get_submodule(key.name)
             if not isinstance(low, LowModule):
                 continue

@@ -5,41 +5,41 @@ from __future__ import annotations
 from lpot.backends.torch.abilities import activation_bits, choices
 from lpot.backends.torch.kinds import is_own_layer
 from lpot.backends.torch.passes.capture_graph import Capture
-from lpot.backends.torch.workshop import Workshop
+from lpot.backends.torch.prepare import Prepared
 from lpot.core.backend import Approach, Target
 from lpot.core.recipe import OpKey
 from lpot.core.space import Capability, OpInfo
 
 
-def inspect(workshop: Workshop, approach: Approach, target: Target) -> Capability:
+def inspect(prepared: Prepared, approach: Approach, target: Target) -> Capability:
     """Every op and every other leaf module, in the model's order."""
     found: dict[OpKey, OpInfo] = {}
-    for site in workshop.sites.values():
+    for site in prepared.sites.values():
         options = choices(site.spec, approach, target)
         reason = "" if len(options) > 1 else f"{site.key.kind} has no {approach} kernel"
         found[site.key] = OpInfo(site.key, options, reason)
-    found.update({key: OpInfo(key, reason=reason) for key, reason in workshop.others.items()})
-    order = {name: number for number, name in enumerate(workshop.names)}
+    found.update({key: OpInfo(key, reason=reason) for key, reason in prepared.others.items()})
+    order = {name: number for number, name in enumerate(prepared.names)}
     ops = dict(sorted(found.items(), key=lambda item: order[item[0].name]))
-    return Capability(ops, tuple(_notes(workshop, approach, target)))
+    return Capability(ops, tuple(_notes(prepared, approach, target)))
 
 
-def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
+def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
     notes = []
-    if workshop.sites and activation_bits(target) == 7:
+    if prepared.sites and activation_bits(target) == 7:
         whose = "this CPU's" if target == "this" else f"target {target}'s"
         notes.append(
             f"reduced range: {whose} kernels overflow with 8-bit activations; 7 bits are used"
         )
-    if not workshop.sites:
+    if not prepared.sites:
         notes.append("the model has no module with an INT8 kernel: there is nothing to quantize")
     if approach == "static":
-        lively = sum(not site.spec.static for site in workshop.sites.values())
+        lively = sum(not site.spec.static for site in prepared.sites.values())
         if lively:
             notes.append(
                 f"{lively} op(s) have no static kernel and are offered without calibration"
             )
-    own = [key.name for key in workshop.others if is_own_layer(workshop.names[key.name])]
+    own = [key.name for key in prepared.others if is_own_layer(prepared.names[key.name])]
     if own:
         named = own[0] + (", …" if own[1:] else "")
         notes.append(
@@ -47,7 +47,7 @@ def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
             "in them, and that can be INT8"
         )
     captured = [
-        part.name or "the whole model" for part in workshop.captures if _joins(workshop, part)
+        part.name or "the whole model" for part in prepared.captures if _joins(prepared, part)
     ]
     if captured and approach != "dynamic":
         shown = ", ".join(captured[:3]) + (" …" if len(captured) > 3 else "")
@@ -55,7 +55,7 @@ def _notes(workshop: Workshop, approach: Approach, target: Target) -> list[str]:
     return notes
 
 
-def _joins(workshop: Workshop, part: Capture) -> bool:
+def _joins(prepared: Prepared, part: Capture) -> bool:
     """Are there two ops in it that could hand int8 to each other?"""
     names = set(part.targets.values())
-    return sum(site.spec.static for name, site in workshop.sites.items() if name in names) > 1
+    return sum(site.spec.static for name, site in prepared.sites.items() if name in names) > 1

@@ -17,7 +17,7 @@ from lpot.backends.torch.describe import FORMAT, Described
 from lpot.backends.torch.kernels.codes import is_coded, weight_parts
 from lpot.backends.torch.kinds import Layer, is_fused
 from lpot.backends.torch.passes.capture_graph import TRACE_ERRORS
-from lpot.backends.torch.workshop import Workshop
+from lpot.backends.torch.prepare import Prepared
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
@@ -30,14 +30,14 @@ def translate(
     state: Mapping[str, Any], config: Mapping[str, Any], module: nn.Module, where: str
 ) -> Described:
     """The same model in our own words; what can't be carried over is refused by name."""
-    workshop = Workshop(module)
+    prepared = Prepared(module)
     state = _unwrapped(state)
     tensors: dict[str, torch.Tensor] = {}
     ops: dict[str, dict[str, Any]] = {}
     recipe: dict[OpKey, OpConfig] = {}
     graph: fx.Graph | None = None
     for name, (weight, bias) in _packed(state, where):
-        site = workshop.sites.get(name)
+        site = prepared.sites.get(name)
         if site is None or site.spec.family not in ("linear", "conv"):
             raise UnsupportedModel(
                 f"{where}: {name!r} is an int8 op in the file, and no linear or convolution of "

@@ -6,20 +6,28 @@ import copy
 import importlib
 import logging
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
+from lpot.backends.torch.convert import has_fake_quant, without_fake_quant
 from lpot.backends.torch.dtypes import copied, private
+from lpot.backends.torch.exported import is_exported, layered
 from lpot.backends.torch.kernels.codes import is_coded
 from lpot.backends.torch.modules.base import LowModule
-from lpot.backends.torch.workshop import Workshop
+from lpot.backends.torch.prepare import Prepared
+from lpot.core.blame import told
 from lpot.core.checked import read_json
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, did_you_mean
+from lpot.core.tune import guarded
 
 logger = logging.getLogger(__name__)
+
+Made = TypeVar("Made")
+MOST_LAYERS, LARGEST_SIZE = 10_000, 1 << 27  # that a config may ask for
 
 _TOOLS = {
     "torch.ao.nn.quantized": "torch.ao",
@@ -33,6 +41,7 @@ _TOOLS = {
     "awq.": "AWQ",
 }
 
+_PARALLEL = (nn.DataParallel, nn.parallel.DistributedDataParallel)
 _COPY_ERRORS = (
     RuntimeError,
     TypeError,
@@ -43,12 +52,12 @@ _COPY_ERRORS = (
 )
 
 
-def load_module(source: Any) -> Workshop:
+def load_module(source: Any) -> Prepared:
     """Checked, copied, float32, in eval mode. The user's own module stays as it is."""
     if isinstance(source, str | os.PathLike):
         loaded = load_folder(Path(source))
         _check_plain(loaded)
-        return Workshop(private(loaded))
+        return Prepared(private(loaded))
     module = _unwrap(source)
     _check(module)
     try:
@@ -56,23 +65,18 @@ def load_module(source: Any) -> Workshop:
     except _COPY_ERRORS as error:
         raise UnsupportedModel(
             f"{type(module).__name__} can't be copied ({error}), and a trial works on copies: "
-            "remove what is not plain data from it (old-style weight_norm, locks, open files)"
+            "remove what is not plain data from it"
         ) from error
-    return Workshop(private(pristine), dict(module.named_parameters()))
+    return Prepared(private(pristine), dict(module.named_parameters()))
 
 
 def _unwrap(source: Any) -> nn.Module:
-    if isinstance(source, torch.export.ExportedProgram):
-        raise UnsupportedModel(
-            "an ExportedProgram holds products, no layers: give the nn.Module that it was exported "
-            "from, and export the result with result.model.export('int8.pt2')"
-        )
-    if not isinstance(source, nn.Module):
+    if not isinstance(source, nn.Module) and not is_exported(source):
         raise UnsupportedModel(
             f"a {type(source).__module__}.{type(source).__qualname__} is no torch model: "
             "give an nn.Module, or a folder with config.json and model.safetensors"
         )
-    module: nn.Module = unwrapped(source)
+    module: nn.Module = in_float(unwrapped(source))
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedModel(
             "a TorchScript module can't be taken apart: give the nn.Module it was made from"
@@ -82,9 +86,24 @@ def _unwrap(source: Any) -> nn.Module:
 
 
 def unwrapped(module: Any) -> Any:
-    """What torch.compile wraps; its kernels are made anew by whoever compiles the result."""
-    inner = getattr(module, "_orig_mod", None)
-    return inner if isinstance(inner, nn.Module) else module
+    """What torch.compile wraps, whose kernels are made anew by whoever compiles the result; what
+    is spread over processes or GPUs; an exported program as layers."""
+    if is_exported(module):
+        return layered(module)
+    compiled = getattr(module, "_orig_mod", None)
+    if isinstance(compiled, nn.Module):
+        return unwrapped(compiled)
+    if isinstance(module, _PARALLEL):
+        return unwrapped(module.module)
+    return module
+
+
+def in_float(module: nn.Module) -> nn.Module:
+    """What torch.ao prepared for training, as it was before."""
+    if not has_fake_quant(module):
+        return module
+    logger.warning("the model was prepared for training by torch.ao: that is taken out again")
+    return without_fake_quant(module)
 
 
 def _check_plain(module: nn.Module) -> None:
@@ -131,7 +150,9 @@ def load_folder(path: Path) -> nn.Module:
         )
     module = empty_module(path)
     kind: Any = type(module)
-    loaded: nn.Module = kind.from_pretrained(path, local_files_only=True, dtype=torch.float32)
+    loaded: nn.Module = made_of(
+        path, lambda: kind.from_pretrained(path, local_files_only=True, dtype=torch.float32)
+    )
     return loaded
 
 
@@ -142,7 +163,8 @@ def empty_module(path: Path) -> nn.Module:
     except ImportError as error:
         raise BackendUnavailable("pytorch", "transformers", str(error)) from error
     raw = read_json(path / "config.json", "save the model again", UnsupportedModel)
-    names = raw.get("architectures") or [] if isinstance(raw, dict) else []
+    names = raw.get("architectures") if isinstance(raw, dict) else None
+    names = names if isinstance(names, list) else []
     cls = getattr(transformers, str(names[0]), None) if names else None
     if not (isinstance(cls, type) and issubclass(cls, nn.Module)):
         given = names[0] if names else None
@@ -151,8 +173,28 @@ def empty_module(path: Path) -> nn.Module:
             f"{path / 'config.json'}: `architectures` names {given!r}, which is no class of "
             f"transformers{hint}: give the nn.Module instead of the folder"
         )
+    check_sizes(raw, path)
     kind: Any = cls
-    config = kind.config_class.from_pretrained(path, local_files_only=True)
+    config = made_of(path, lambda: kind.config_class.from_pretrained(path, local_files_only=True))
     with torch.random.fork_rng():
-        made: nn.Module = kind(config)
+        made: nn.Module = made_of(path, lambda: kind(config))
+    return made
+
+
+def check_sizes(config: Mapping[str, Any], path: Path) -> None:
+    """A damaged number would have layers made until the memory is full."""
+    for name, value in config.items():
+        most = MOST_LAYERS if "layer" in name else LARGEST_SIZE
+        if isinstance(value, int) and abs(value) > most:
+            raise UnsupportedModel(f"{path / 'config.json'}: {name} is {value}: damaged?")
+
+
+def made_of(path: Path, make: Callable[[], Made]) -> Made:
+    """What transformers makes of a folder; it raises whatever a damaged config leads to."""
+    made = guarded(make)
+    if isinstance(made, Exception):
+        raise UnsupportedModel(
+            f"{path}: transformers can't make a model of it ({type(made).__name__}: {told(made)}): "
+            "save it again, or give the nn.Module"
+        ) from made
     return made

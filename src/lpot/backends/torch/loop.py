@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.core.batch import split
 from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
@@ -106,7 +107,7 @@ class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
         if self.teacher_model is None:
             raise ConfigError("set `teacher_model` first", "criterion.KnowledgeDistillationLoss")
         with torch.no_grad():
-            self.teacher_outputs = next(tensors(self.teacher_model(*inputs, **named)))
+            self.teacher_outputs = next(tensors(self.teacher_model(*inputs, **named))).float()
         return self.teacher_outputs
 
     def forward(self, output: torch.Tensor, labels: Any = None) -> torch.Tensor:
@@ -132,9 +133,11 @@ def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
         batch = split(raw, None)
         positional, named = arguments(module, batch.inputs)
-        output = next(tensors(module(*positional, **named)))
-        criterion.teacher_model_forward(*positional, **named)
-        found: torch.Tensor = criterion(output, batch.labels)
+        # Where the CPU multiplies bfloat16, training in it takes about half the time.
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
+            output = next(tensors(module(*positional, **named)))
+            criterion.teacher_model_forward(*positional, **named)
+        found: torch.Tensor = criterion(output.float(), batch.labels)
         return found
 
     return loss

@@ -15,6 +15,7 @@ from torch import nn
 from lpot.backends.torch.data import Example, required_names, sketch
 from lpot.backends.torch.hub import adopt
 from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.base import refuse_strangers
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs, Runs
 from lpot.core.errors import DataError
@@ -23,14 +24,14 @@ from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
+    from lpot.backends.torch.prepare import Prepared
     from lpot.backends.torch.prune.cut import Shape
-    from lpot.backends.torch.workshop import Workshop
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class TorchModel(Model):
-    """`native` is handed to users. `workshop` (the FP32 model only) is what builds trials.
+    """`native` is handed to users. `prepared` (the FP32 model only) is what builds trials.
 
     `skipped` names the ops of the recipe that stayed float, with the reason.
     """
@@ -43,24 +44,24 @@ class TorchModel(Model):
         backend: TorchBackend,
         native: nn.Module,
         *,
-        workshop: Workshop | None = None,
+        prepared: Prepared | None = None,
         recipe: Recipe | None = None,
         names: tuple[str, ...] = (),
         skipped: Mapping[OpKey, str] | None = None,
         captured: Mapping[str, dict[str, Any]] | None = None,
         folded: tuple[str, ...] = (),
-        origin: Workshop | None = None,
+        origin: Prepared | None = None,
         probe: Inputs | None = None,
         rounding: Mapping[str, Any] | None = None,
         example: Example | None = None,
     ) -> None:
         self.backend = backend
-        self.workshop = workshop
+        self.prepared = prepared
         self.recipe = recipe
         self.skipped = dict(skipped or {})
         self.captured = dict(captured or {})  # parts that keep int8 between their ops, and how
         self.folded = folded  # batch norms that went into their convolutions
-        self.origin = origin  # the workshop it was built in
+        self.origin = origin  # the prepared it was built in
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.example = example or sketch(probe)  # what such a batch looks like
         # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.
@@ -71,6 +72,7 @@ class TorchModel(Model):
         self._names = names
         if recipe is not None:
             adopt(self)
+            refuse_strangers(native)
 
     @property
     def native(self) -> nn.Module:
@@ -87,7 +89,7 @@ class TorchModel(Model):
         def runs(inputs: Inputs) -> str:
             try:
                 call(self._native, inputs)
-            except (*CALL_ERRORS, AssertionError, DataError) as error:
+            except (*CALL_ERRORS, DataError) as error:
                 return str(error) or type(error).__name__
             return ""
 
@@ -129,8 +131,8 @@ class TorchModel(Model):
     @property
     def skeleton(self) -> nn.Module | None:
         """The FP32 module that another process needs beside the file; transformers' need none."""
-        workshop = self.origin or self.workshop
-        return None if workshop is None else workshop.root
+        prepared = self.origin or self.prepared
+        return None if prepared is None else prepared.root
 
     @property
     def is_quantized(self) -> bool:

@@ -15,8 +15,8 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.backends.torch.data import tensors
 from lpot.backends.torch.passes.smooth_channels import scaled_norm
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 
 # Give back the tensor itself where there is nothing to do: that is no reading.
@@ -40,18 +40,18 @@ def _is_norm(module: nn.Module, tied: Mapping[int, int]) -> bool:
     )
 
 
-def confirmed(workshop: Workshop, readers: Mapping[str, str], inputs: Inputs) -> dict[str, str]:
+def confirmed(prepared: Prepared, readers: Mapping[str, str], inputs: Inputs) -> dict[str, str]:
     """The same if it proves right: the norms scaled, and their readers' inputs scaled back, must
     change no bit of the outputs. Compiled code may read a norm unseen."""
     if not readers:
         return {}
-    norms = {name: workshop.names[name] for name in set(readers.values())}
+    norms = {name: prepared.names[name] for name in set(readers.values())}
     twins = {id(norm): scaled_norm(norm, _factors(norm)) for norm in norms.values()}
-    root = workshop.fresh(twins)
+    root = prepared.fresh(twins)
     for op, name in readers.items():
         hook = _dividing(_factors(norms[name]))
         root.get_submodule(op).register_forward_pre_hook(hook, with_kwargs=True)
-    truth, found = (list(tensors(call(module, inputs))) for module in (workshop.fresh(), root))
+    truth, found = (list(tensors(call(module, inputs))) for module in (prepared.fresh(), root))
     same = len(truth) == len(found) and all(map(torch.equal, truth, found))
     return dict(readers) if same else {}
 

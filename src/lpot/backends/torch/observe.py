@@ -4,36 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import Any
 
 import numpy as np
-import torch
 
+from lpot.backends.torch.data import owned
 from lpot.backends.torch.passes.equalize_layers import find_factors
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
 from lpot.backends.torch.trust import same_outputs
 from lpot.backends.torch.watch import Watch
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.batch import Batch, Inputs, size_in_bytes
 from lpot.core.errors import CalibrationError
+from lpot.core.observations import NO_BATCH
 
 PROBE_SAMPLES = 32
 PROBE_BYTES = 64 << 20
 
 
 def observe(
-    workshop: Workshop, batches: Iterable[Inputs], sizes: Sequence[int]
+    prepared: Prepared, batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
     source = iter(batches)
     first = next(source, None)
     if first is None:
-        raise CalibrationError(
-            "the calibration loader gave no batch: it is empty, or a generator already used up"
-        )
-    factors = useful_factors(workshop, first)
-    watch = Watch(workshop.equalized(factors), factors)
+        raise CalibrationError(NO_BATCH)
+    factors = useful_factors(prepared, first)
+    watch = Watch(prepared.equalized(factors), factors)
     probe: list[Inputs] = []
     done: dict[int, Observations] = {}
     wanted = sorted({size for size in sizes if size > 0})
@@ -43,8 +41,9 @@ def observe(
         if number == 1:
             watch.confirm(inputs)
         count = Batch(inputs).size
-        if kept < PROBE_SAMPLES and nbytes(inputs) <= PROBE_BYTES:
-            probe.append(own(inputs))
+        # The first is kept whatever its size: without any there is no ranking.
+        if not probe or (kept < PROBE_SAMPLES and nbytes(inputs) <= PROBE_BYTES):
+            probe.append(owned(inputs))
             kept += count
         seen += count
         while wanted and seen >= wanted[0]:
@@ -55,31 +54,18 @@ def observe(
     return {size: done.get(size, last) for size in sizes}
 
 
-def useful_factors(workshop: Workshop, inputs: Inputs) -> dict[str, np.ndarray]:
+def useful_factors(prepared: Prepared, inputs: Inputs) -> dict[str, np.ndarray]:
     """Factors of equalization, only in parts whose reading proves right on this batch."""
-    factors = find_factors(workshop.streams, workshop.norms, workshop.sites, workshop.names)
+    factors = find_factors(prepared.streams, prepared.norms, prepared.sites, prepared.names)
     if not factors:
         return {}
-    watch = Watch(workshop, {})
+    watch = Watch(prepared, {})
     truth = watch.run(inputs, 1)
     trusted = watch.trusted
-    factors = {op: item for op, item in factors.items() if workshop.home[op] in trusted}
-    if factors and same_outputs(truth, call(workshop.equalized(factors).fresh(), inputs)):
+    factors = {op: item for op, item in factors.items() if prepared.home[op] in trusted}
+    if factors and same_outputs(truth, call(prepared.equalized(factors).fresh(), inputs)):
         return factors
     return {}
-
-
-def own(inputs: Inputs) -> Inputs:
-    """A copy: loaders may write the next batch into the same memory."""
-    if isinstance(inputs, tuple):
-        return tuple(map(_copy, inputs))
-    return {name: _copy(value) for name, value in inputs.items()}
-
-
-def _copy(value: Any) -> Any:
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    return value.copy() if hasattr(value, "copy") and hasattr(value, "dtype") else value
 
 
 def nbytes(inputs: Inputs) -> int:

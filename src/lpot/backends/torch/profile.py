@@ -113,11 +113,11 @@ def _programs(
         for module in modules.values()
         if isinstance(module.__dict__.get("forward"), Program)
     }
-    workshop = model.origin or model.workshop
-    if known or workshop is None or model.is_quantized:
+    prepared = model.origin or model.prepared
+    if known or prepared is None or model.is_quantized:
         return known
     found = {}
-    for captured in workshop.captures:
+    for captured in prepared.captures:
         if captured.name in modules:
             found[modules[captured.name]] = _float_program(captured, modules)
     return found if _same(model, found, inputs) else {}

@@ -6,6 +6,7 @@ import copy
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import Signature, signature
 from typing import Any
 
 import torch
@@ -67,6 +68,11 @@ class Program:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise UnsupportedModel(PICKLE)
+
+    @property
+    def __signature__(self) -> Signature:
+        """The names of the inputs, for whoever asks the module's forward for them."""
+        return signature(type(self.module).forward.__get__(self.module))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inputs = self.bind(args, kwargs)

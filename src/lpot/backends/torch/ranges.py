@@ -21,10 +21,14 @@ from lpot.core.numerics import SCALE_FLOOR, TensorStats, affine
 from lpot.core.recipe import Recipe, TensorConfig
 
 if TYPE_CHECKING:
-    from lpot.backends.torch.workshop import Workshop
+    from lpot.backends.torch.prepare import Prepared
 
 NEVER_RAN = "it never ran during calibration: it stays FP32"
 NO_KERNEL = "no INT8 kernel of this torch computes it rightly at its shape: it stays FP32"
+ESTRANGED = (
+    "it runs under vmap, on nested tensors or with parameters given at the call, for which "
+    "there is no INT8 kernel: it stays FP32"
+)
 TOO_SMALL = "its input is too small for INT8 (below 1e-16 everywhere): it stays FP32"
 
 
@@ -50,6 +54,10 @@ class Ranges(Protocol):
     trusted: frozenset[str]
     divided: frozenset[str]
 
+    def why_never(self, op: str) -> str:
+        """Why an op can't be INT8 in any way; empty where it can."""
+        ...
+
     def why_not(self, op: str) -> str:
         """Why an op can't be static INT8; empty where it can."""
         ...
@@ -70,7 +78,7 @@ class Ranges(Protocol):
         """The same for an op that takes its range from each batch."""
         ...
 
-    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+    def smooth(self, prepared: Prepared, recipe: Recipe) -> Mapping[str, Smooth]:
         """Op → how its input is smoothed, for the ops that the recipe wants smoothed."""
         ...
 
@@ -83,11 +91,15 @@ class Observed:
         self._known: dict[tuple[str, TensorConfig, int | None], Affine] = {}
         findings = Findings.of(observations)
         self._uneven, self._kernels = findings.uneven, findings.kernels
+        self._estranged = findings.estranged
         self.trusted, self.factors = findings.trusted, observations.factors
         self._channels = seen_channels(observations)
         self._smooth: dict[str, Smooth] | None = None
         self.divided: frozenset[str] = frozenset()
         self.shapes = observations.shapes  # of an op's input, in the first calibration batch
+
+    def why_never(self, op: str) -> str:
+        return ESTRANGED if op in self._estranged else ""
 
     def why_not(self, op: str) -> str:
         if inlet_name(op) not in self._stats:
@@ -121,11 +133,11 @@ class Observed:
     def dynamic_kernel(self, site: Layer) -> str | None:
         return choose_dynamic(site, self.shapes.get(site.name))
 
-    def smooth(self, workshop: Workshop, recipe: Recipe) -> Mapping[str, Smooth]:
+    def smooth(self, prepared: Prepared, recipe: Recipe) -> Mapping[str, Smooth]:
         if not recipe.repairs.tensor_smoothing:
             return {}
         if self._smooth is None:
-            self._smooth = find_smooth(self._channels, workshop.sites)
+            self._smooth = find_smooth(self._channels, prepared.sites)
         # Smoothing goes by extremes: an op whose range is chosen in another way is left to that.
         plain = {key.name for key in recipe.low_ops if _is_plain(recipe.ops[key].activation)}
         return {op: item for op, item in self._smooth.items() if op in plain}

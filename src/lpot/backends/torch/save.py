@@ -87,7 +87,10 @@ def write(described: Described, native: nn.Module, folder: Path) -> None:
         write_config(native, folder, guard)
         tensors = tensors if guard is None else {**tensors, guard: torch.empty(0)}
     told = json.dumps(facts)
-    package.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt", "lpot": told})
+    try:
+        package.torch.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt", "lpot": told})
+    except package.SafetensorError as error:  # a full disk comes as one of its own errors
+        raise WorkspaceError(f"{folder / WEIGHTS}: can't be written ({error})") from error
     (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 

@@ -20,6 +20,7 @@ class Tally:
         self.stats: dict[str, TensorStats] = {}
         self.ran: set[str] = set()
         self.uneven: set[str] = set()  # sums of tensors of different shapes
+        self.estranged: set[str] = set()  # ops called in a way that no kernel can serve
         self.shapes: dict[str, tuple[int, ...]] = {}
         self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
 

@@ -15,8 +15,8 @@ from lpot.backends.torch.kernels.codes import decode
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.passes.find_chains import Chain, is_bare
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.recipe import OpKey
 from lpot.core.tensors import Glimpse, OpTensors, Pair, stride_of
@@ -25,24 +25,24 @@ Seen = dict[str, Glimpse]  # thinned out at once: all outputs of a batch may be 
 
 
 def tensors(
-    workshop: Workshop, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs
+    prepared: Prepared, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs
 ) -> dict[OpKey, Pair]:
     """First calls of each op. An op is looked at behind the batch norm that went into it."""
     chains = {
         op: chain
-        for captured in workshop.captures
+        for captured in prepared.captures
         if captured.name in low.captured
-        for op, chain in workshop.chains_of(captured).items()
+        for op, chain in prepared.chains_of(captured).items()
     }
-    known = [key for key in ops if key.name in workshop.sites]
+    known = [key for key in ops if key.name in prepared.sites]
     folded = set(low.folded)
     places = {key.name: _end(chains.get(key.name), key.name, folded) for key in known}
     # A norm that does more than that (activates) still does it behind the op.
     ends = {
-        op: op if op == place or is_bare(workshop.names[place]) else place
+        op: op if op == place or is_bare(prepared.names[place]) else place
         for op, place in places.items()
     }
-    exact = _watch(workshop.fresh(), places.values(), inputs)
+    exact = _watch(prepared.fresh(), places.values(), inputs)
     with _one_by_one(low):
         rounded = _watch(low.native, ends.values(), inputs)
     modules = dict(low.native.named_modules())
@@ -53,7 +53,7 @@ def tensors(
         if before is None or after is None:
             continue
         alike = _activation(module, chains.get(key.name))
-        weights = _weights(workshop.names[key.name], module, places[key.name] != key.name)
+        weights = _weights(prepared.names[key.name], module, places[key.name] != key.name)
         found[key] = (
             OpTensors(alike(before), weights[0]),
             OpTensors(alike(after), weights[1]),

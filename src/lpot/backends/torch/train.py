@@ -11,12 +11,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch.data import owned
 from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.model import state
 from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_plain, make_rounded
-from lpot.backends.torch.observe import nbytes, own
+from lpot.backends.torch.observe import nbytes
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import inlet_name
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.backend import Observations
 from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import TrainingError
@@ -46,7 +47,7 @@ class Trainee:
         self.runs += 1
         if self._kept >= self.samples or self._bytes >= MOST_BYTES:
             return
-        inputs = own(_inputs(self.native, args, named))
+        inputs = owned(_inputs(self.native, args, named))
         self.seen.append(inputs)
         self._kept += Batch(inputs).size
         self._bytes += nbytes(inputs)
@@ -60,20 +61,20 @@ def _inputs(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> 
 
 
 def prepare_training(
-    workshop: Workshop, recipe: Recipe, observations: Observations | None, samples: int
+    prepared: Prepared, recipe: Recipe, observations: Observations | None, samples: int
 ) -> Trainee:
     """A copy in train mode whose low-precision linears and convolutions round as int8 would.
 
     Batch norms stay apart: scaling a channel scales its weights' steps, so folding them later gives
     the same integers.
     """
-    root = copy.deepcopy(workshop.root)
+    root = copy.deepcopy(prepared.root)
     rounding: dict[str, Rounding] = {}
     for key, config in recipe.ops.items():
-        site = workshop.sites.get(key.name)
+        site = prepared.sites.get(key.name)
         if site is None or config.is_float or site.spec.family not in ("linear", "conv"):
             continue
-        path = workshop.weighted(key.name)
+        path = prepared.weighted(key.name)
         inner = root.get_submodule(path)
         if isinstance(inner, Rounded):  # reached by two names
             continue
@@ -102,16 +103,16 @@ def _span(
     return stats.range(config.activation.algorithm or "minmax", bits=bits)
 
 
-def finish_training(workshop: Workshop, trainee: Trainee, returned: Any) -> Workshop:
+def finish_training(prepared: Prepared, trainee: Trainee, returned: Any) -> Prepared:
     """The trained weights in the original's modules, to be calibrated and built as ever."""
     trained = _unwrapped(returned) if isinstance(returned, nn.Module) else trainee.native
-    _check(workshop, trained, trainee)
+    _check(prepared, trained, trainee)
     root = copy.deepcopy(trained)
     _unhook(root)
     for module in root.modules():
         if isinstance(module, Rounded):
             make_plain(module)
-    return Workshop(root.cpu().float().eval(), rounding=trainee.rounding)
+    return Prepared(root.cpu().float().eval(), rounding=trainee.rounding)
 
 
 def _unhook(root: nn.Module) -> None:
@@ -130,8 +131,8 @@ def _unwrapped(module: nn.Module) -> nn.Module:
     return module
 
 
-def _check(workshop: Workshop, trained: nn.Module, trainee: Trainee) -> None:
-    if [name for name, _ in trained.named_modules()] != list(workshop.names):
+def _check(prepared: Prepared, trained: nn.Module, trainee: Trainee) -> None:
+    if [name for name, _ in trained.named_modules()] != list(prepared.names):
         raise TrainingError(
             "q_func gave back a model with other modules than it was handed: train the model in "
             "place, or return the same one"
@@ -151,7 +152,7 @@ def _check(workshop: Workshop, trained: nn.Module, trainee: Trainee) -> None:
     }
     if all(
         name in cut or torch.equal(tensor, after[name].cpu().float())
-        for name, tensor in workshop.root.named_parameters()
+        for name, tensor in prepared.root.named_parameters()
     ):
         raise TrainingError(_untouched(trainee))
 
@@ -169,8 +170,8 @@ def _untouched(trainee: Trainee) -> str:
     )
 
 
-def resumed(workshop: Workshop, module: nn.Module, rounding: Mapping[str, Any]) -> Workshop:
-    """A workshop for weights trained in an earlier run, which rounded so."""
-    if list(dict(module.named_modules())) != list(workshop.names):
+def resumed(prepared: Prepared, module: nn.Module, rounding: Mapping[str, Any]) -> Prepared:
+    """A prepared for weights trained in an earlier run, which rounded so."""
+    if list(dict(module.named_modules())) != list(prepared.names):
         raise TrainingError("the weights kept from an earlier training are of another model")
-    return Workshop(module, rounding={op: Rounding(*item) for op, item in rounding.items()})
+    return Prepared(module, rounding={op: Rounding(*item) for op, item in rounding.items()})

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from lpot.backends.torch.callers import Owners, is_compiled, is_nested, is_transformed
 from lpot.backends.torch.channels import ChannelWatch
 from lpot.backends.torch.data import describe
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
@@ -21,12 +22,12 @@ from lpot.backends.torch.passes.equalize_layers import Factors
 from lpot.backends.torch.passes.find_chains import Chain, swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.program import Action, Program, assemble, float_action
 from lpot.backends.torch.ranges import outlet_name, point_name
-from lpot.backends.torch.run import CALL_ERRORS, call, guess
+from lpot.backends.torch.run import CALL_ERRORS, call, guess, reason
 from lpot.backends.torch.tally import Tally
 from lpot.backends.torch.trust import Trust
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.observations import Observations, copied
@@ -35,8 +36,8 @@ from lpot.core.observations import Observations, copied
 class Watch:
     """A copy of the model with hooks on its ops. The model itself is not touched."""
 
-    def __init__(self, workshop: Workshop, factors: Factors) -> None:
-        self._workshop = workshop
+    def __init__(self, prepared: Prepared, factors: Factors) -> None:
+        self._prepared = prepared
         self._factors = factors
         self._tally = Tally()
         self._trust = Trust()
@@ -44,19 +45,20 @@ class Watch:
         self._paused = False
         self._op = ""  # begun last
         self._under_way = ""  # the op whose own forward runs
-        self._root = workshop.fresh()
-        release_fastpath(self._root, workshop.encoders, workshop.names)
+        self._root = prepared.fresh()
+        release_fastpath(self._root, prepared.encoders, prepared.names)
         self._modules = dict(self._root.named_modules())
-        for name, rounding in (workshop.rounding or {}).items():
+        for name, rounding in (prepared.rounding or {}).items():
             make_rounded(self._modules[name], rounding, widens=True)
         self._norms = NormWatch(find_norms(self._modules))
         self._confirmed: dict[str, str] = {}
-        for name in workshop.sites:
+        self._owners = Owners({name: self._modules[name] for name in prepared.sites})
+        for name in prepared.sites:
             self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
             self._modules[name].register_forward_hook(self._after(name))
-        for captured in workshop.captures:
+        for captured in prepared.captures:
             self._attach(captured)
-        linears = {name: self._modules[name] for name in workshop.sites}
+        linears = {name: self._modules[name] for name in prepared.sites}
         weights = {id(m.weight): n for n, m in linears.items() if type(m) is nn.Linear}
         self._by_hand = HandWatch(weights, self._used_by_hand)
 
@@ -85,10 +87,10 @@ class Watch:
             return output
         except CALL_ERRORS as error:
             where = f" near op {self._op!r}" if self._op else ""
-            hint = guess(self._workshop.fresh(), inputs)
+            hint = guess(self._prepared.fresh(), inputs)
             raise CalibrationError(
                 f"calibration batch {number} ({describe(inputs)}) failed in "
-                f"{type(self._root).__name__}{where}: {error}{hint}"
+                f"{type(self._root).__name__}{where}: {reason(error)}{hint}"
             ) from error
         finally:
             self._tally.forget()
@@ -96,7 +98,7 @@ class Watch:
 
     def confirm(self, inputs: Inputs) -> None:
         """Try on a batch that was run what its norms are thought to allow."""
-        self._confirmed = confirmed(self._workshop, self._norms.readers(), inputs)
+        self._confirmed = confirmed(self._prepared, self._norms.readers(), inputs)
 
     def _norm_readers(self) -> dict[str, str]:
         found = self._norms.readers()
@@ -116,6 +118,7 @@ class Watch:
                 frozenset(tally.ran),
                 frozenset(trusted),
                 frozenset(tally.uneven),
+                frozenset(tally.estranged),
                 {name: self._kernel(name, shape) for name, shape in tally.shapes.items()},
                 self._norm_readers(),
                 dict(self._channels.leaders),
@@ -124,21 +127,26 @@ class Watch:
 
     def _kernel(self, name: str, shape: tuple[int, ...]) -> str:
         """Races are run once per shape and process."""
-        inside = self._workshop.home.get(name) in self.trusted
-        return choose(self._workshop.sites[name], shape, inside) or NO_KERNEL_HERE
+        inside = self._prepared.home.get(name) in self.trusted
+        return choose(self._prepared.sites[name], shape, inside) or NO_KERNEL_HERE
 
     def _before(self, name: str) -> Callable[..., None]:
-        site = self._workshop.sites[name]
-        home = self._workshop.home.get(name)
+        site = self._prepared.sites[name]
+        home = self._prepared.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if is_compiled():
+                return
             self._op = self._under_way = name
+            value = args[0] if args else next(iter(kwargs.values()), None)
+            if is_transformed() or is_nested(value) or self._owners.have_changed(name, module):
+                self._tally.estranged.add(name)
+                return
             if self._paused:
                 return
             self._tally.ran.add(name)
             self._trust.check_caller(home)
             if site.spec.static:
-                value = args[0] if args else next(iter(kwargs.values()), None)
                 if site.spec.family == "linear":
                     self._norms.enter(name, value)
                 self._tally.see_inlet(name, value)
@@ -151,14 +159,17 @@ class Watch:
         return hook
 
     def _after(self, name: str) -> Callable[..., None]:
-        site = self._workshop.sites[name]
-        home = self._workshop.home.get(name)
+        site = self._prepared.sites[name]
+        home = self._prepared.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+            if is_compiled():
+                return
             self._norms.leave()
             self._under_way = ""
             inside = home is not None and not self._trust.refused(home)
-            if not self._paused and site.spec.family == "conv" and not inside:
+            unseen = self._paused or name in self._tally.estranged
+            if not unseen and site.spec.family == "conv" and not inside:
                 self._tally.add(outlet_name(name), output)
 
         return hook
@@ -170,14 +181,15 @@ class Watch:
         name = captured.name
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            if self._trust.refused(name) or self._paused:
+            if is_compiled() or self._trust.refused(name) or self._paused:
                 return type(module).forward(module, *args, **kwargs)
-            if program.bind(args, kwargs) is None:
+            if is_transformed() or program.bind(args, kwargs) is None:
                 self._trust.refuse(name)
                 return type(module).forward(module, *args, **kwargs)
             with self._trust.inside(name):
                 return self._trust.compare(name, program, args, kwargs, self._aside)
 
+        forward.__signature__ = program.__signature__  # type: ignore[attr-defined]
         module.forward = forward
 
     @contextmanager
@@ -190,7 +202,7 @@ class Watch:
             self._paused = self._norms.paused = False
 
     def _recorder(self, captured: Capture, module: nn.Module) -> Program:
-        chains = self._workshop.chains_of(captured)
+        chains = self._prepared.chains_of(captured)
         ends = {item.last: op for op, item in chains.items()}
         inner = swallowed(chains.values())
         wanted = points(captured, self._modules)
@@ -213,7 +225,7 @@ class Watch:
 
     def _is_repeated(self, op: str | None, chains: Mapping[str, Chain]) -> bool:
         """Is it a convolution that is called more than once? It then gives floats each time."""
-        site = self._workshop.sites.get(op) if op is not None else None
+        site = self._prepared.sites.get(op) if op is not None else None
         return site is not None and site.spec.family == "conv" and op not in chains
 
     def _even(self, run: Callable[..., Any], name: str) -> Callable[..., Any]:

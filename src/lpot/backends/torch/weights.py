@@ -93,9 +93,12 @@ def _fold(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """y = norm(conv(x)) as one convolution, computed in double."""
     mean, variance = norm.running_mean.double(), norm.running_var.double()
-    gain = torch.rsqrt(variance + norm.eps)
-    if norm.weight is not None:
-        gain = gain * norm.weight.detach().double()
+    if hasattr(norm, "eps"):
+        gain = torch.rsqrt(variance + norm.eps)
+        if norm.weight is not None:
+            gain = gain * norm.weight.detach().double()
+    else:
+        gain = _measured_gain(norm)
     shift = norm.bias.detach().double() if norm.bias is not None else torch.zeros_like(mean)
     old = bias.detach().double() if bias is not None else torch.zeros_like(mean)
     shape = [1] * weight.dim()
@@ -108,3 +111,11 @@ def _fold(
         shape[axis] = -1
         folded = weight.double() * gain.reshape(shape)
     return folded.float(), ((old - mean) * gain + shift).float()
+
+
+def _measured_gain(norm: nn.Module) -> torch.Tensor:
+    """DETR's frozen norms have a number in their forward: what they do to 1 tells it."""
+    ones = torch.ones(1, len(norm.running_mean), 1, 1)
+    with torch.no_grad():
+        gain: torch.Tensor = (norm(ones) - norm(torch.zeros_like(ones))).flatten().double()
+    return gain

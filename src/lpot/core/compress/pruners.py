@@ -68,7 +68,9 @@ class PrunerSpec:
         stride = self.parameters.get("stride")
         if stride is None:
             return masks.tile_of(str(self.parameters.get("pattern", "tile_pattern_1x1")))
-        heads = (int(stride), WHOLE)
+        if type(stride) is not int or stride < 1:
+            raise ConfigError(f"given {stride!r}, expected a number of rows, 1 or more", "stride")
+        heads = (stride, WHOLE)
         return heads[::-1] if self.parameters.get("transpose") else heads
 
     @property
@@ -168,11 +170,11 @@ class Pruners:
     def __init__(self, specs: Iterable[PrunerSpec], store: WeightStore) -> None:
         self.store = store
         self.pruners = [Pruner(spec, store) for spec in specs]
-        self.epochs = 0
+        self.epoch: int | None = None  # the last that began
         _check_apart(self.pruners)
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self.epochs += 1
+        self.epoch = epoch
         for pruner in self.pruners:
             pruner.on_epoch_begin(epoch)
 
@@ -189,6 +191,22 @@ class Pruners:
 
     def on_epoch_end(self) -> None:
         self.on_batch_end()
+
+    @property
+    def too_early(self) -> str:
+        """What is wrong where the training ended before the zeros had reached their target."""
+        if self.epoch is None:
+            return ""
+        plans = [pruner.spec.schedule for pruner in self.pruners]
+        late = [plan for plan in plans if plan.at(self.epoch) < plan.target]
+        if not late:
+            return ""
+        last = max(late, key=lambda plan: plan.end)
+        return (
+            f"the training ended with epoch {self.epoch}, before the pruners' end_epoch "
+            f"({last.end}): the zeros from {100 * last.at(self.epoch):g} to "
+            f"{100 * last.target:g} % were set after it, and nothing was trained with them"
+        )
 
     def finish(self) -> None:
         for pruner in self.pruners:

@@ -34,6 +34,7 @@ class Structured:
     ratios: tuple[float, ...] = (0.5, 0.35, 0.2)
     blocks: bool = True  # may whole blocks of layers be removed?
     samples: int = 128  # that sensitivity is measured on
+    batch_size: int | None = None  # that latency is measured with; None: a training batch
     distill: Distill = Distill()
 
     def to_json(self) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from lpot.core.batch import Batch
+
 Array = npt.NDArray[Any]
 
 ENTRIES = 8  # of a channel, from which on its power means something
@@ -29,6 +31,11 @@ def distance(truth: Sequence[Any], outputs: Sequence[Any]) -> float:
     if len(exact) != len(given):  # a sequence of another length
         return math.inf
     return sum(map(_one, exact, given))
+
+
+def mean_distance(truth: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
+    """Over the batches, whose outputs each holds."""
+    return sum(map(distance, truth, found)) / len(truth)
 
 
 def arrays(outputs: Any) -> Iterator[Array]:
@@ -64,12 +71,7 @@ def few(batches: Iterable[Any]) -> list[Any]:
 
 
 def _samples(batch: Any) -> int:
-    if isinstance(batch, dict):
-        parts: list[Any] = list(batch.values())
-    else:
-        parts = list(batch) if isinstance(batch, list | tuple) else [batch]
-    shapes = (np.shape(part) for part in parts)
-    return max((shape[0] for shape in shapes if shape), default=1)
+    return Batch(batch if isinstance(batch, tuple | Mapping) else (batch,)).size
 
 
 def _one(reference: Array, output: Array) -> float:

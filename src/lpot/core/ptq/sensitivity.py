@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from lpot.core.batch import Inputs
 from lpot.core.observations import Observations
 from lpot.core.progress import tracked
-from lpot.core.ptq.distance import distance, few
+from lpot.core.ptq.distance import few, mean_distance
 from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SECONDS = 20.0  # what a ranking may cost: large models are compared on fewer samples
 
-Outputs = Sequence[Any]  # of one batch
+Key = TypeVar("Key")
 
 
 def sensitivity(
@@ -34,28 +34,24 @@ def sensitivity(
     if not observations.probe or not keys:
         return {}
     probe = affordable(lambda inputs: backend.run(model, inputs), observations.probe, len(keys))
+    return errors(backend, model, {key: alone(recipe, key) for key in keys}, observations, probe)
+
+
+def errors(
+    backend: Backend[Any],
+    model: Any,
+    recipes: Mapping[Key, Recipe],
+    observations: Observations,
+    probe: Sequence[Inputs],
+) -> dict[Key, float]:
+    """Of each recipe, the mean distance of its model's outputs from FP32's on these batches."""
     truth = [backend.run(model, inputs) for inputs in probe]
-
-    def outputs(key: OpKey) -> Sequence[Outputs]:
-        built = backend.build(model, alone(recipe, key), observations)
-        found = [backend.run(built, inputs) for inputs in probe]
+    found: dict[Key, float] = {}
+    for key in tracked(list(recipes)):
+        built = backend.build(model, recipes[key], observations)
+        found[key] = mean_distance(truth, [backend.run(built, inputs) for inputs in probe])
         built.close()
-        return found
-
-    return ranked(keys, truth, outputs)
-
-
-def ranked(
-    keys: Iterable[OpKey],
-    truth: Sequence[Outputs],
-    outputs: Callable[[OpKey], Sequence[Outputs]],
-) -> dict[OpKey, float]:
-    """The mean distance over the batches; `outputs` gives those with one op in low precision."""
-    return {key: mean_distance(truth, outputs(key)) for key in tracked(list(keys))}
-
-
-def mean_distance(truth: Sequence[Outputs], found: Sequence[Outputs]) -> float:
-    return sum(map(distance, truth, found)) / len(truth)
+    return found
 
 
 def leaders(backend: Backend[Any], model: Any, recipe: Recipe) -> list[OpKey]:

@@ -51,7 +51,7 @@ def smooth_factors(
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class Smoothing:
     """Factors, and the noise expected without and with them, as shares of a product's power."""
 
     factors: npt.NDArray[np.float64]
@@ -59,7 +59,7 @@ class Choice:
     after: float
 
 
-def best_factors(seen: Extremes, power: npt.ArrayLike, weight: npt.ArrayLike) -> Choice:
+def best_factors(seen: Extremes, power: npt.ArrayLike, weight: npt.ArrayLike) -> Smoothing:
     """The factors that leave the least noise in a product of which both sides are rounded.
 
     Args:
@@ -82,7 +82,7 @@ def best_factors(seen: Extremes, power: npt.ArrayLike, weight: npt.ArrayLike) ->
     tried += [_bounded(largest, share * middle) for share in KEPT]
     noises = [_noise(factors, seen, powers, rows) for factors in tried]
     least = int(np.argmin(noises))
-    return Choice(tried[least], noises[0], noises[least])
+    return Smoothing(tried[least], noises[0], noises[least])
 
 
 def _bounded(largest: npt.NDArray[np.float64], bound: float) -> npt.NDArray[np.float64]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
+
 from lpot.core.errors import ConfigError, DataError
 from lpot.data.transforms.base import Sample, apply, chain, finished, steps_of
 
@@ -81,6 +83,22 @@ class Dataset:
                     f"of {type(self).__name__} pass"
                 )
         return self._kept
+
+
+class LabelledImages(Dataset):
+    """Images and class numbers that lie in memory."""
+
+    images: np.ndarray
+    labels: np.ndarray
+
+    def count(self) -> int:
+        return len(self.labels)
+
+    def read(self, number: int) -> tuple[np.ndarray, int]:
+        return self.images[number], self.label(number)
+
+    def label(self, number: int) -> int:
+        return int(self.labels[number])
 
 
 class IterableDataset:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import numpy as np
 
+from lpot.core.archive import unpacked
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, check_labels
+from lpot.data.datasets.base import FilterFunction, LabelledImages, TransformFunction, check_labels
 from lpot.data.datasets.plain_pickle import load_plain
 from lpot.data.files import existing, existing_folder, not_found
 
@@ -22,7 +23,7 @@ PIXELS = 3 * 32 * 32
 
 
 @dataclass(frozen=True)
-class Layout:
+class Edition:
     """How one version of the data lies on disk."""
 
     folder: str
@@ -34,14 +35,14 @@ class Layout:
 
 
 CIFAR10_LAYOUTS = (
-    Layout(
+    Edition(
         "cifar-10-batches-py",
         "cifar-10-python.tar.gz",
         tuple(f"data_batch_{n}" for n in range(1, 6)),
         ("test_batch",),
         label_key="labels",
     ),
-    Layout(
+    Edition(
         "cifar-10-batches-bin",
         "cifar-10-binary.tar.gz",
         tuple(f"data_batch_{n}.bin" for n in range(1, 6)),
@@ -50,14 +51,14 @@ CIFAR10_LAYOUTS = (
     ),
 )
 CIFAR100_LAYOUTS = (
-    Layout(
+    Edition(
         "cifar-100-python",
         "cifar-100-python.tar.gz",
         ("train",),
         ("test",),
         label_key="fine_labels",
     ),
-    Layout(
+    Edition(
         "cifar-100-binary",
         "cifar-100-binary.tar.gz",
         ("train.bin",),
@@ -67,7 +68,7 @@ CIFAR100_LAYOUTS = (
 )
 
 
-class CIFAR10(Dataset):
+class CIFAR10(LabelledImages):
     """Small colour images in 10 classes, as published by Krizhevsky.
 
     Args:
@@ -93,15 +94,6 @@ class CIFAR10(Dataset):
         parts = list(self._parts(self._folder(root), train, download))
         self.images = np.concatenate([images for images, _ in parts])
         self.labels = np.concatenate([labels for _, labels in parts])
-
-    def count(self) -> int:
-        return len(self.labels)
-
-    def read(self, number: int) -> tuple[np.ndarray, int]:
-        return self.images[number], int(self.labels[number])
-
-    def label(self, number: int) -> int:
-        return int(self.labels[number])
 
     def _folder(self, root: str) -> Path:
         found = existing(root, "folder")
@@ -145,13 +137,13 @@ class CIFAR100(CIFAR10):
     layouts = CIFAR100_LAYOUTS
 
 
-def _present(root: Path, layout: Layout) -> bool:
+def _present(root: Path, layout: Edition) -> bool:
     return root.name == layout.folder or any(
         (root / item).exists() for item in (layout.folder, layout.archive)
     )
 
 
-def _files(root: Path, layout: Layout, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+def _files(root: Path, layout: Edition, names: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
     """The wanted files' bytes: from the folder, or straight out of the archive.
 
     Nothing is unpacked to disk, so an archive's paths can't lead anywhere.
@@ -175,13 +167,15 @@ def _files(root: Path, layout: Layout, names: tuple[str, ...]) -> Iterator[tuple
                 stream = packed.extractfile(member) if member.isfile() else None
                 if stream is None:
                     raise DataError(f"{archive}: {member.name} is not a file")
-                yield f"{archive}:{name}", stream.read()
-    except (tarfile.TarError, KeyError, EOFError, OSError, zlib.error) as error:
+                with stream:
+                    data = unpacked(stream)
+                yield f"{archive}:{name}", data
+    except (tarfile.TarError, KeyError, EOFError, OSError, ValueError, zlib.error) as error:
         said = str(error).partition("\n")[0]
         raise DataError(f"{archive}: can't be read as the published archive: {said}") from error
 
 
-def _decode(data: bytes, layout: Layout, origin: str) -> tuple[np.ndarray, np.ndarray]:
+def _decode(data: bytes, layout: Edition, origin: str) -> tuple[np.ndarray, np.ndarray]:
     pixels, labels = (
         _from_pickle(data, layout.label_key, origin)
         if layout.label_key

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import tokenize
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,7 +111,7 @@ class COCONpy(COCORaw):
     def _image(self, path: Path) -> Any:
         try:
             return np.load(path, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+        except (OSError, ValueError, EOFError, tokenize.TokenError) as error:
             raise DataError(f"{path}: can't be read as a numpy array: {error}") from error
 
 
@@ -178,7 +179,7 @@ def _check_mark(
         if not isinstance(mark[key], int | str):
             raise DataError(f"{which} has the {key} {mark[key]!r:.40}, expected a number")
     if mark["image_id"] not in known:
-        raise DataError(f"{which} speaks of image {mark['image_id']}, which is not in 'images'")
+        raise DataError(f"{which} refers to image {mark['image_id']}, which is not in 'images'")
     if mark["category_id"] not in names:
         raise DataError(f"{which} has category {mark['category_id']}, which is not in 'categories'")
     box = mark["bbox"]

@@ -54,7 +54,7 @@ class Dummy(Dataset):
     def read(self, number: int) -> Any:
         # Each sample has its own seed, so none is held in memory and any order gives the same.
         values = draw(self._specs, np.random.default_rng([SEED, number]))
-        inputs = values[0] if len(values) == 1 else tuple(values)
+        inputs = _one_or_all(values)
         return (inputs, 0) if self.has_label else inputs
 
 
@@ -93,12 +93,7 @@ class DummyV2(IterableDataset):
         generator = np.random.default_rng(SEED)
         while True:
             values = draw(self._specs, generator)
-            inputs, labels = values[: self._inputs], values[self._inputs :]
-            first = inputs[0] if len(inputs) == 1 else tuple(inputs)
-            if labels:
-                yield first, labels[0] if len(labels) == 1 else tuple(labels)
-            else:
-                yield first
+            yield _sample(_one_or_all(values[: self._inputs]), values[self._inputs :])
 
 
 class SparseDummyV2(IterableDataset):
@@ -153,11 +148,15 @@ class SparseDummyV2(IterableDataset):
                 size = math.prod(shape)
                 flat = np.sort(generator.choice(size, len(kept), replace=False))
                 inputs += [np.stack(np.unravel_index(flat, shape), axis=1).astype(np.int64), kept]
-            labels = values[len(self._shapes) :]
-            if labels:
-                yield tuple(inputs), labels[0] if len(labels) == 1 else tuple(labels)
-            else:
-                yield tuple(inputs)
+            yield _sample(tuple(inputs), values[len(self._shapes) :])
+
+
+def _one_or_all(values: Sequence[np.ndarray]) -> Any:
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+def _sample(inputs: Any, labels: Sequence[np.ndarray]) -> Any:
+    return (inputs, _one_or_all(labels)) if labels else inputs
 
 
 def shapes_of(value: Any, name: str) -> list[tuple[int, ...]]:

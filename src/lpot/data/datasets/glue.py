@@ -26,7 +26,7 @@ SWAPPED_MNLI = ("roberta", "xlm-roberta", "bart")
 
 
 @dataclass(frozen=True)
-class Task:
+class GlueTask:
     """One GLUE task: its folder, files, columns by header (or by place), and classes."""
 
     folder: str
@@ -39,7 +39,7 @@ class Task:
 
 
 ENTAILMENT = ("entailment", "not_entailment")
-MNLI = Task(
+MNLI = GlueTask(
     "MNLI",
     ("sentence1", "sentence2"),
     "gold_label",
@@ -48,21 +48,21 @@ MNLI = Task(
 )
 # GLUE's own QQP files hold some rows that are cut off.
 TASKS = {
-    "cola": Task("CoLA", ("3",), "1", header=False),
-    "sst-2": Task("SST-2", ("sentence",), "label"),
-    "mrpc": Task("MRPC", ("#1 String", "#2 String"), "Quality"),
-    "sts-b": Task("STS-B", ("sentence1", "sentence2"), "score", classes=()),
-    "qqp": Task("QQP", ("question1", "question2"), "is_duplicate", skip_broken=True),
+    "cola": GlueTask("CoLA", ("3",), "1", header=False),
+    "sst-2": GlueTask("SST-2", ("sentence",), "label"),
+    "mrpc": GlueTask("MRPC", ("#1 String", "#2 String"), "Quality"),
+    "sts-b": GlueTask("STS-B", ("sentence1", "sentence2"), "score", classes=()),
+    "qqp": GlueTask("QQP", ("question1", "question2"), "is_duplicate", skip_broken=True),
     "mnli": MNLI,
-    "mnli-mm": Task("MNLI", MNLI.texts, MNLI.label, MNLI.classes, ("dev_mismatched.tsv",)),
-    "qnli": Task("QNLI", ("question", "sentence"), "label", ENTAILMENT),
-    "rte": Task("RTE", ("sentence1", "sentence2"), "label", ENTAILMENT),
-    "wnli": Task("WNLI", ("sentence1", "sentence2"), "label"),
+    "mnli-mm": GlueTask("MNLI", MNLI.texts, MNLI.label, MNLI.classes, ("dev_mismatched.tsv",)),
+    "qnli": GlueTask("QNLI", ("question", "sentence"), "label", ENTAILMENT),
+    "rte": GlueTask("RTE", ("sentence1", "sentence2"), "label", ENTAILMENT),
+    "wnli": GlueTask("WNLI", ("sentence1", "sentence2"), "label"),
 }
 
 
 @dataclass(frozen=True)
-class Row:
+class GlueRow:
     """One line of a tsv file."""
 
     line: int
@@ -170,7 +170,7 @@ class GLUE(Dataset):
 
 def read_task(
     data_dir: str | Path, task: str, evaluate: bool = True, model_type: str = "bert"
-) -> tuple[Path, list[Row]]:
+) -> tuple[Path, list[GlueRow]]:
     """The rows of a GLUE task's dev or train file, and the file."""
     name = task.lower()
     name = {"sst2": "sst-2", "stsb": "sts-b", "mnli_mm": "mnli-mm"}.get(name, name)
@@ -190,7 +190,7 @@ def read_task(
     return path, rows
 
 
-def _find(folder: Path, layout: Task, evaluate: bool) -> Path:
+def _find(folder: Path, layout: GlueTask, evaluate: bool) -> Path:
     names = layout.dev if evaluate else ("train.tsv",)
     for place in (folder, folder / layout.folder):
         for name in names:
@@ -204,7 +204,7 @@ def _find(folder: Path, layout: Task, evaluate: bool) -> Path:
     )
 
 
-def _read_rows(path: Path, layout: Task, classes: tuple[str, ...]) -> list[Row]:
+def _read_rows(path: Path, layout: GlueTask, classes: tuple[str, ...]) -> list[GlueRow]:
     lines = read_text(path).split("\n")
     head = [cell.strip() for cell in lines[0].rstrip("\r").split("\t")] if layout.header else []
     places = _places(path, layout, head)
@@ -219,13 +219,13 @@ def _read_rows(path: Path, layout: Task, classes: tuple[str, ...]) -> list[Row]:
                 raise DataError(broken[0])
             continue
         *texts, label = (cells[place] for place in places)
-        rows.append(Row(number, tuple(texts), _label(label, classes, f"{path}:{number}")))
+        rows.append(GlueRow(number, tuple(texts), _label(label, classes, f"{path}:{number}")))
     if broken:
         logger.warning("%d broken rows skipped, first %s", len(broken), broken[0])
     return rows
 
 
-def _places(path: Path, layout: Task, head: list[str]) -> list[int]:
+def _places(path: Path, layout: GlueTask, head: list[str]) -> list[int]:
     wanted = [*layout.texts, layout.label]
     if not layout.header:
         return [int(item) for item in wanted]

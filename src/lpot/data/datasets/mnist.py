@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import gzip
 import math
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
 
 import numpy as np
 
+from lpot.core.archive import check_archive, unpacked
 from lpot.core.errors import DataError
-from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction, check_labels
+from lpot.data.datasets.base import FilterFunction, LabelledImages, TransformFunction, check_labels
 from lpot.data.files import existing_folder, not_found
 
 IDX_BYTES = 8  # the idx code for unsigned bytes
 
 
-class MNIST(Dataset):
+class MNIST(LabelledImages):
     """Handwritten digits, 28x28 grey, 10 classes.
 
     Args:
@@ -51,15 +53,6 @@ class MNIST(Dataset):
         check_labels(labels.tolist(), 10, origin)
         self.images = images[..., np.newaxis]
         self.labels = labels.astype(np.int64)
-
-    def count(self) -> int:
-        return len(self.labels)
-
-    def read(self, number: int) -> tuple[np.ndarray, int]:
-        return self.images[number], int(self.labels[number])
-
-    def label(self, number: int) -> int:
-        return int(self.labels[number])
 
     def _load(self, root: Path, train: bool, download: bool) -> tuple[np.ndarray, np.ndarray, str]:
         part = "train" if train else "t10k"
@@ -102,8 +95,9 @@ def _either(folder: Path, name: str) -> Path | None:
 def read_idx(path: Path, dimensions: int) -> np.ndarray:
     """An idx file of unsigned bytes: magic number, sizes, then the values."""
     try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as stream:
+            data = unpacked(stream)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(f"{path}: can't be unpacked: {error}") from error
     header = 4 + 4 * dimensions
     if len(data) < header or data[:4] != bytes([0, 0, IDX_BYTES, dimensions]):
@@ -118,7 +112,8 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
 
 def _read_npz(path: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
     try:
+        check_archive(path)
         with np.load(path, allow_pickle=False) as content:
             return content[f"x_{part}"], content[f"y_{part}"]
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile, tokenize.TokenError) as error:
         raise DataError(f"{path}: should hold x_{part} and y_{part}: {error}") from error

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import tokenize
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import as_array
 from lpot.core.errors import ConfigError, DataError
 from lpot.data.postprocess.label import Sample
-from lpot.data.wrap import as_numpy
 
 
 def decode_boxes(
@@ -99,7 +100,7 @@ class DetectionBoxes:
         if not several or len(outputs) != 2:
             count = len(outputs) if several else 1
             raise DataError(f"DetectionBoxes: {count} outputs, expected [boxes, scores]")
-        boxes, scores = (np.asarray(as_numpy(one), dtype=np.float64) for one in outputs)
+        boxes, scores = (as_array(one).astype(np.float64) for one in outputs)
         if boxes.ndim == 4 and boxes.shape[2] == 1:  # one box for all classes
             boxes = boxes[:, :, 0]
         if boxes.ndim != 3 or boxes.shape[2] != 4 or boxes.shape[:2] != scores.shape[:2]:
@@ -148,7 +149,7 @@ def _anchors(given: Any) -> np.ndarray | None:
     try:
         loaded = np.load(given, allow_pickle=False) if isinstance(given, str | Path) else given
         array = np.asarray(loaded, dtype=np.float64)
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, tokenize.TokenError) as error:
         raise DataError(f"DetectionBoxes: anchors {given!r:.80} can't be read: {error}") from error
     if array.ndim != 2 or array.shape[1] != 4:
         raise DataError(f"DetectionBoxes: anchors of shape {array.shape}, expected (anchors, 4)")

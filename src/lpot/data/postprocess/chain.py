@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from lpot.core.errors import ConfigError
 from lpot.data.postprocess.boxes import DetectionBoxes
@@ -25,6 +25,14 @@ POSTPROCESSES = Registry(
         "SquadV1ModelZoo": SquadV1,
     },
 )
+
+
+@runtime_checkable
+class PostprocessRecord(Protocol):
+    """A class that is still to be made, as `lpot.experimental.common.Postprocess` holds it."""
+
+    postprocess_cls: type[Any]
+    kwargs: Mapping[str, Any]
 
 
 class Chain:
@@ -58,8 +66,8 @@ def as_postprocess(given: Any, path: str = "postprocess.transform") -> Chain:
         return given
     if isinstance(given, list | tuple):
         return Chain([step for one in given for step in as_postprocess(one, path).steps])
-    if hasattr(given, "postprocess_cls"):  # lpot.experimental.common.Postprocess
-        given = given.postprocess_cls(**getattr(given, "kwargs", {}))
+    if isinstance(given, PostprocessRecord):
+        given = given.postprocess_cls(**given.kwargs)
     elif isinstance(given, type):
         given = given()
     if not callable(given):

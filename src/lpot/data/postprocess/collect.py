@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
+from lpot.core.batch import as_array
 from lpot.core.errors import ConfigError
 from lpot.data.postprocess.label import Sample
-from lpot.data.wrap import as_numpy
 
 
 class Collect:
@@ -17,6 +15,7 @@ class Collect:
     For data that were padded to whole batches; put it before SquadV1, which waits by itself until
     all windows of a question have come.
 
+    >>> import numpy as np
     >>> Collect(3)((np.zeros((2, 5)), [7, 8]))[1], Collect(1)((np.zeros((2, 5)), [7, 8]))[1]
     ([7, 8], [7])
     """
@@ -36,7 +35,7 @@ class Collect:
         if outputs is None:
             return sample
         several = isinstance(outputs, list | tuple)
-        arrays = [np.asarray(as_numpy(one)) for one in (outputs if several else [outputs])]
+        arrays = [as_array(one) for one in (outputs if several else [outputs])]
         count = len(arrays[0])
         room = max(0, self.length - self._seen)
         self._seen += count

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import as_array
 from lpot.core.errors import ConfigError, DataError
-from lpot.data.wrap import as_numpy
 
 Sample = tuple[Any, Any]  # (predictions, labels)
 
@@ -35,8 +35,8 @@ class LabelShift:
             return type(labels)(self._shift(one) for one in labels)
         if isinstance(labels, int | float):
             return labels - self.label_shift
-        array = as_numpy(labels)
-        if getattr(array, "dtype", np.dtype(object)).kind not in "iuf":
+        array = as_array(labels)
+        if array.dtype.kind not in "iuf":
             raise DataError(f"LabelShift needs class numbers as labels, not {labels!r:.80}")
         # Unsigned labels would wrap around below zero.
         return (array.astype(np.int64) if array.dtype.kind == "u" else array) - self.label_shift

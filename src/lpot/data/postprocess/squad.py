@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from lpot.core.batch import as_array
 from lpot.core.errors import ConfigError, DataError
 from lpot.data.datasets.squad import make_examples, make_features, read_articles
 from lpot.data.postprocess.label import Sample
 from lpot.data.tokenizer import WordPiece, basic_tokens
-from lpot.data.wrap import as_numpy
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +117,7 @@ class SquadV1:
             return None
         if isinstance(labels, list | tuple) and labels and isinstance(labels[0], Mapping | list):
             return None
-        array = np.asarray(as_numpy(labels)).reshape(-1)
+        array = as_array(labels).reshape(-1)
         if array.dtype.kind not in "iu" or any(int(one) not in self._by_id for one in array):
             return None
         return [int(one) for one in array]
@@ -127,16 +127,12 @@ class SquadV1:
     ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         if isinstance(outputs, list | tuple) and outputs and hasattr(outputs[0], "start_logits"):
             for one in outputs:
-                start, end = (as_numpy(x) for x in (one.start_logits, one.end_logits))
-                yield int(one.unique_id), np.asarray(start), np.asarray(end)
+                yield int(one.unique_id), as_array(one.start_logits), as_array(one.end_logits)
             return
-        arrays = (
-            [np.asarray(as_numpy(one)) for one in outputs]
-            if isinstance(outputs, list | tuple)
-            else None
-        )
-        if arrays is None or len(arrays) == 1:
-            logits = np.asarray(as_numpy(outputs if arrays is None else arrays[0]))
+        several = isinstance(outputs, list | tuple)
+        arrays = [as_array(one) for one in (outputs if several else [outputs])]
+        if len(arrays) == 1:
+            logits = arrays[0]
             if logits.ndim != 3 or logits.shape[2] != 2:
                 raise DataError(
                     f"SquadV1: one output of shape {logits.shape}, expected (n, length, 2)"
@@ -149,10 +145,7 @@ class SquadV1:
             )
         starts, ends = arrays[-2], arrays[-1]
         numbers = arrays[0].reshape(-1).tolist() if len(arrays) == 3 else ids
-        for unique_id, start, end in zip(
-            self._ids(numbers, len(starts)), starts, ends, strict=True
-        ):
-            yield unique_id, start, end
+        yield from zip(self._ids(numbers, len(starts)), starts, ends, strict=True)
 
     def _ids(self, known: list[Any] | None, count: int) -> list[int]:
         if known is not None:

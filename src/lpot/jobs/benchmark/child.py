@@ -75,7 +75,7 @@ class Child:
             line = self._lines.get(timeout=timeout)
         except queue.Empty:
             self.end()
-            raise ChildFailed(f"no answer within {timeout:g} s: it was ended") from None
+            raise ChildFailed(f"no answer within {timeout:g} s: it was terminated") from None
         if not line:
             raise ChildFailed(self._cause())
         answer: dict[str, Any] = json.loads(line)
@@ -141,7 +141,7 @@ class Child:
             code = self._process.wait(timeout=5)
         except subprocess.TimeoutExpired:
             self.end()
-            return "it closed its pipe and went on: it was ended"
+            return "it closed its pipe but kept running: it was terminated"
         lines = self._log.read_text("utf-8", errors="replace").strip().splitlines()
         last = f": {lines[-1].strip()}" if lines else ""
         if code < 0:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import InputSpec, as_array, split
+from lpot.core.batch import InputSpec, as_array, size_in_bytes, split
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.feed import Shapes, check, settle, synthetic
 
@@ -131,10 +131,9 @@ def from_loader(
     for raw in loader:
         if len(found) == limit or held > MOST_BYTES:
             return found, False
-        inputs = split(raw, names).inputs
-        found.append(inputs)
-        values = inputs.values() if isinstance(inputs, Mapping) else inputs
-        held += sum(int(getattr(value, "nbytes", 0)) for value in values)
+        batch = split(raw, names)
+        found.append(batch.inputs)
+        held += sum(map(size_in_bytes, batch.values))
     if not found:
         raise DataError("the loader gave no batch: it is empty, or already used up")
     return found, True

@@ -37,7 +37,7 @@ def by_op(
     frameworks = dict.fromkeys(str(team.facts["framework"]) for team in teams)
     notes = []
     if len(frameworks) > 1:
-        notes.append("two frameworks name their ops differently: few of them can be put together")
+        notes.append("two frameworks name their ops differently: few of them can be matched")
     return contrast(quickest(found[0]), quickest(found[1]), ", ".join(frameworks), notes)
 
 

@@ -15,7 +15,7 @@ from lpot.core.progress import Listener
 from lpot.core.trial import Score
 from lpot.jobs.benchmark.api import Progress, benchmark
 from lpot.jobs.benchmark.entry import fresh
-from lpot.jobs.benchmark.plan import ACCURACY, Plan, deployed, open_model, placed, plan, score
+from lpot.jobs.benchmark.plan import TimingPlan, deployed, open_model, placed, plan, score
 from lpot.jobs.benchmark.profile import profile
 from lpot.jobs.benchmark.runtimes import Choice, runtimes, tuned_again
 from lpot.jobs.settings import read_config
@@ -56,7 +56,7 @@ class Order:
             else:
                 models.append(word)
         if not models:
-            raise ConfigError("a yaml alone names no model: give a model as well", "MODEL")
+            raise ConfigError("a yaml alone does not name a model: give one as well", "MODEL")
         chosen = tuple(Layout.parse(word) for word in layouts.split(",")) if layouts else ()
         return cls(
             models=tuple(models),
@@ -132,13 +132,11 @@ class Order:
             progress=progress,
         )
 
-    def _plan(self) -> Plan:
+    def _plan(self) -> TimingPlan:
         sections = self.config.evaluation
-        has_loader = any(
-            getattr(sections, name).dataloader is not None for name in ("performance", ACCURACY)
-        )
+        has_loader = any(one.dataloader for one in (sections.performance, sections.accuracy))
         if not self.has_config:
-            return Plan(Settings(**self.changes), {})
+            return TimingPlan(Settings(**self.changes), {})
         names = None
         if has_loader:
             first = open_model(self.config, self.models[0])

@@ -40,7 +40,7 @@ _KEYS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class TimingPlan:
     """How one or several models are to be timed, and on which batches (None: made up)."""
 
     settings: Settings
@@ -49,7 +49,9 @@ class Plan:
     notes: tuple[str, ...] = ()
 
 
-def plan(config: Config, names: Sequence[str] | None, loader: Any = None, **changes: Any) -> Plan:
+def plan(
+    config: Config, names: Sequence[str] | None, loader: Any = None, **changes: Any
+) -> TimingPlan:
     """What the section says; `changes` to the settings win over it, and so does a loader given."""
     section = config.evaluation.performance
     configs = section.configs
@@ -74,7 +76,7 @@ def plan(config: Config, names: Sequence[str] | None, loader: Any = None, **chan
     }
     loader = as_loader(loader) if loader is not None else _own_loader(config)
     if loader is None:
-        return Plan(settings, environment)
+        return TimingPlan(settings, environment)
     feeds, whole = from_loader(loader, names, settings.iteration)
     notes: tuple[str, ...] = ()
     if settings.iteration is None:
@@ -82,15 +84,15 @@ def plan(config: Config, names: Sequence[str] | None, loader: Any = None, **chan
         settings = replace(settings, minimum=len(feeds))
         if not whole:
             notes = (f"the first {len(feeds)} batches of the loader are timed, in turn",)
-    return Plan(settings, environment, feeds, notes)
+    return TimingPlan(settings, environment, feeds, notes)
 
 
 def _own_loader(config: Config) -> Any:
     """The yaml's loader for timing, or the one for accuracy: both give the model's inputs."""
-    for name in MODES:
-        section = getattr(config.evaluation, name).dataloader
-        if section is not None:
-            return yaml_loader(config, section, f"evaluation.{name}.dataloader")
+    sections = config.evaluation
+    for name, section in (("performance", sections.performance), ("accuracy", sections.accuracy)):
+        if section.dataloader is not None:
+            return yaml_loader(config, section.dataloader, f"evaluation.{name}.dataloader")
     return None
 
 

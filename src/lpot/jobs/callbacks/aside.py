@@ -13,7 +13,6 @@ from lpot.core.goal import Goal
 from lpot.core.progress import Chorus, Listener
 from lpot.core.trial import Score, Trial
 from lpot.core.tune import guarded
-from lpot.jobs.callbacks.tensorboard import FOLDER, TensorboardListener
 from lpot.jobs.tune.plan import Plan
 
 logger = logging.getLogger(__name__)
@@ -80,7 +79,7 @@ class Aside(Listener):
             if isinstance(error, Exception):
                 self._failures += 1
                 level = logging.WARNING if self._failures == 1 else logging.DEBUG
-                logger.log(level, "%s failed, the tuning goes on: %s", self._name, error)
+                logger.log(level, "%s failed, the tuning continues: %s", self._name, error)
 
 
 @contextlib.contextmanager
@@ -90,6 +89,8 @@ def called_back(plan: Plan) -> Iterator[Listener]:
     if not plan.config.tuning.tensorboard:
         yield listener
         return
+    from lpot.jobs.callbacks.tensorboard import FOLDER, TensorboardListener
+
     aside = Aside(TensorboardListener(plan.workspace.folder / FOLDER))
     try:
         yield Chorus(listener, aside)

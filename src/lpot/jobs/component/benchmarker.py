@@ -22,7 +22,15 @@ from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source
 from lpot.jobs.benchmark.feed import batches
-from lpot.jobs.benchmark.plan import ACCURACY, MODES, PERFORMANCE, Plan, open_model, placed, plan
+from lpot.jobs.benchmark.plan import (
+    ACCURACY,
+    MODES,
+    PERFORMANCE,
+    TimingPlan,
+    open_model,
+    placed,
+    plan,
+)
 from lpot.jobs.benchmark.plan import score as score_model
 from lpot.jobs.component.quantizer import Quantizer
 from lpot.jobs.component.records import as_model
@@ -123,7 +131,7 @@ class Benchmarker:
         )
         return ModeResult(math.nan, size, list(one.timing.samples))
 
-    def _measure(self, source: Any, model: Model, wanted: Plan) -> BenchmarkResult:
+    def _measure(self, source: Any, model: Model, wanted: TimingPlan) -> BenchmarkResult:
         try:
             return benchmark(
                 [self._entry(source, model)],
@@ -177,7 +185,7 @@ class _Clock(Listener):
         self._listener.note(text)
 
 
-def _here(model: Model, wanted: Plan) -> BenchmarkResult:
+def _here(model: Model, wanted: TimingPlan) -> BenchmarkResult:
     """One round in this process, for a model that can't be sent to another."""
     settings = wanted.settings
     given = batches(model.inputs, wanted.feeds, seed=settings.seed)

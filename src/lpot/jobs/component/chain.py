@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lpot.core.compress.sparsity import Sparsity
 from lpot.core.result import Result
 from lpot.jobs.compress.weights import PruneResult
 
@@ -28,12 +29,18 @@ class Step:
             base = None if result.baseline is None else result.baseline.accuracy
             return cls(name, base, result.accuracy, result.met, low)
         if isinstance(result, PruneResult):
-            share = f"{100 * result.sparsity.share:.1f} % zeros"
+            share = _zeros(result.sparsity)
             return cls(name, result.baseline, result.accuracy, result.met, share)
         teacher = getattr(component, "teacher_accuracy", None)
         after = getattr(component, "accuracy", None)
-        remark = "" if teacher is None else "before: the teacher's"
-        return cls(name, teacher, after, getattr(component, "met", None), remark)
+        remarks = [] if teacher is None else ["before: the teacher's"]
+        sparsity = getattr(component, "sparsity", None)
+        remarks += [_zeros(sparsity)] if isinstance(sparsity, Sparsity) else []
+        return cls(name, teacher, after, getattr(component, "met", None), ", ".join(remarks))
+
+
+def _zeros(sparsity: Sparsity) -> str:
+    return f"{100 * sparsity.share:.1f} % zeros"
 
 
 def chain_report(steps: Sequence[Step]) -> str:

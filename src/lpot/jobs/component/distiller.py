@@ -8,6 +8,8 @@ from typing import Any
 from lpot.backends import detect, get_backend
 from lpot.config.rules import goal as goal_of
 from lpot.core.compress.prunable import Teaches
+from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.sparsity import Sparsity
 from lpot.core.errors import ConfigError, LpotError, TrainingError
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
@@ -15,6 +17,7 @@ from lpot.core.tune import guarded
 from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.records import as_loader, as_native
 from lpot.jobs.compress.weights import training_data
+from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
@@ -24,7 +27,8 @@ CRITERION = "distillation.train.criterion"
 
 class Distiller(Hooked):
     """`accuracy` and `teacher_accuracy` are the last call's, where there is something to evaluate
-    with; `met` tells whether the student came as near to its teacher as the criterion asks."""
+    with; `met` tells whether the student came as near to its teacher as the criterion asks.
+    A student that was pruned before keeps its zeros: `sparsity` has them."""
 
     def __init__(self, conf_fname_or_obj: Conf = None) -> None:
         super().__init__()
@@ -32,6 +36,8 @@ class Distiller(Hooked):
         self.accuracy: float | None = None
         self.teacher_accuracy: float | None = None
         self.met: bool | None = None
+        self.sparsity: Sparsity | None = None
+        self._zeros: Pruners | None = None
         self.listener: Listener = _terminal()
 
     def run(
@@ -51,9 +57,13 @@ class Distiller(Hooked):
         backend = get_backend(self.config.model.framework or detect(native))
         if loop is None:
             loop = self._loop_of_yaml(backend, as_native(teacher), train)
+        self._zeros = zeros_of(backend, native)
         with heard_by(self.listener):
             self.listener.phase("distilling")
             raised = guarded(lambda: loop(native))
+        if self._zeros is not None:
+            self._zeros.on_epoch_end()  # for loops that call no hooks
+            self.sparsity = self._zeros.sparsity()
         if isinstance(raised, LpotError):
             raise raised
         if isinstance(raised, Exception):
@@ -71,6 +81,11 @@ class Distiller(Hooked):
                 made.met = self.met
         self.listener.close()
         return made
+
+    def on_batch_end(self) -> None:
+        if self._zeros is not None:
+            self._zeros.on_batch_end()
+        super().on_batch_end()
 
     def _loop_of_yaml(self, backend: Any, teacher: Any, train: Any) -> Callable[[Any], Any]:
         section = None if self.config.distillation is None else self.config.distillation.train

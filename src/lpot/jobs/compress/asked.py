@@ -52,4 +52,4 @@ def settings_of(section: StructuredPruning, seed: int) -> Structured:
         seed=seed,
     )
     ratios = tuple(sorted(section.ratio, reverse=True))
-    return Structured(ratios, section.blocks, section.samples, distill)
+    return Structured(ratios, section.blocks, section.samples, section.batch_size, distill)

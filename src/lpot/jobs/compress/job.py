@@ -14,7 +14,8 @@ from lpot.core.backend import Observations
 from lpot.core.batch import Batch, Inputs, split
 from lpot.core.calibration import owned
 from lpot.core.card import read_card
-from lpot.core.compress.prunable import Parts, Prunable
+from lpot.core.compress.prunable import Prunable
+from lpot.core.compress.samples import first
 from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
@@ -23,7 +24,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.jobs.compress.asked import settings
-from lpot.jobs.compress.sensitivity import Plan, Workbench, cut_model, possible_cuts
+from lpot.jobs.compress.sensitivity import Plan, Sensitivity, Workbench
 from lpot.jobs.compress.stoppable import Stoppable, Stopped
 from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
@@ -59,8 +60,7 @@ class Levels:
         self.settings = settings(job.config)
         self.loader = self._training_data()
         self._inner = job.policy
-        self._parts: Parts | None = None
-        self._cuts: list[Any] | None = None
+        self._sensitivity: Sensitivity | None = None
 
     def _training_data(self) -> Iterable[Any]:
         job = self.job
@@ -179,16 +179,17 @@ class Levels:
         return found, str(card.get("cuts"))
 
     def _planned(self, ratio: float) -> Plan:
-        backend = self.job.backend
-        assert isinstance(backend, Prunable)
-        few = self._few()
-        recipe = replace(self.job.space.default(), samples=0)
-        bench = Workbench(backend, self.job.model, recipe, few, self.job.listener)
-        if self._parts is None or self._cuts is None:
+        if self._sensitivity is None:
+            backend, few = self.job.backend, self._few()
+            assert isinstance(backend, Prunable)
             self.job.listener.phase("looking for what can be pruned")
-            self._parts = backend.parts(self.job.model, few, self.settings.blocks)
-            self._cuts = possible_cuts(bench, self._parts)
-        return cut_model(bench, self._parts, self._cuts, ratio)
+            parts = backend.parts(self.job.model, few, self.settings.blocks)
+            recipe = replace(self.job.space.default(), samples=0)
+            size = self.settings.batch_size
+            timed = few[0] if size is None else first(few[0], size)
+            bench = Workbench(backend, self.job.model, recipe, few, timed, self.job.listener)
+            self._sensitivity = Sensitivity(bench, parts)
+        return self._sensitivity.plan(ratio)
 
     def _few(self) -> list[Inputs]:
         """The first batches of the training data, in memory."""

@@ -114,8 +114,12 @@ class WeightPruning:
                 self.listener.phase("evaluating FP32")
                 self.baseline = self._score()
                 self.goal.check_baseline(self.baseline)
+                start = self.pruners.sparsity()
+                self._best = (self.pruners.store.snapshot(), start, self.baseline)
             self.listener.phase("training with pruning")
             self._train(loop)
+            if self.pruners.too_early:
+                self.notes.append(f"warning: {self.pruners.too_early}")
             self.pruners.finish()
             return self._result()
 
@@ -126,7 +130,7 @@ class WeightPruning:
         if isinstance(raised, Exception):
             said = f"pruning_func raised {type(raised).__name__}: {raised}"
             raise TrainingError(said) from raised
-        if not self.pruners.epochs:
+        if self.pruners.epoch is None:
             raise TrainingError(
                 "pruning_func ended without calling on_epoch_begin(epoch): call the hooks "
                 "on_epoch_begin, on_batch_end and on_epoch_end of this object in your loop"
@@ -156,14 +160,15 @@ class WeightPruning:
         )
 
     def _fall_back(self, sparsity: Sparsity, accuracy: float) -> tuple[Sparsity, float, bool, bool]:
-        assert self.baseline is not None
+        """At the least the model as it came, which holds the bar."""
+        assert self.baseline is not None and self._best is not None
         bar = self.goal.bar(self.baseline)
         missed = f"{100 * sparsity.share:.1f} % of zeros give {accuracy:.4f}, below {bar:.4f}"
-        if self._best is None:
-            self.notes.append(f"warning: {missed}, and no epoch held the bar")
-            return sparsity, accuracy, False, True
         snapshot, sparse, best = self._best
         self.pruners.store.restore(snapshot)
+        if sparse.share >= sparsity.share:
+            self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is handed back")
+            return sparse, best, True, True
         self.notes.append(
             f"warning: {missed}: the sparsest state that held it is handed back, "
             f"{100 * sparse.share:.1f} % of zeros with {best:.4f}"
@@ -248,8 +253,11 @@ def specs(config: Config) -> tuple[PrunerSpec, ...]:
     listed = section.pruners or (PrunerSection(),)
     found = []
     for number, one in enumerate(listed):
-        where = config.where(f"{PLACE}.pruners[{number}].names") if section.pruners else ""
-        found.append(_spec(section, one, where))
+        path = f"{PLACE}.pruners[{number}]"
+        spec = _spec(section, one, config.where(f"{path}.names") if section.pruners else "")
+        _check_order(config, path, spec.schedule)
+        _check_tile(config, f"{path}.parameters", spec)
+        found.append(spec)
     return tuple(found)
 
 
@@ -264,15 +272,38 @@ def _oldest(config: Config, section: Pruning) -> tuple[PrunerSpec, ...]:
             section.end_epoch if one.end_epoch is None else one.end_epoch,
             section.frequency,
         )
-        where = config.where(f"pruning.magnitude.{name}.weights")
-        if schedule.initial > schedule.target or schedule.start > schedule.end:
-            raise ConfigError(
-                "the target is below the initial sparsity, or the last epoch before the first",
-                f"pruning.magnitude.{name}",
-                where,
-            )
+        path = f"pruning.magnitude.{name}"
+        _check_order(config, path, schedule)
+        where = config.where(f"{path}.weights")
         found.append(PrunerSpec("basic_magnitude", schedule, tuple(one.weights), {}, where))
     return tuple(found)
+
+
+def _check_order(config: Config, path: str, schedule: Schedule) -> None:
+    """A pruner's own values against those that it takes from the section above."""
+    if schedule.initial > schedule.target:
+        raise ConfigError(
+            f"target_sparsity is {schedule.target:g}, below the initial sparsity "
+            f"({schedule.initial:g}): expected a share of zeros from {schedule.initial:g} to below "
+            "1",
+            path,
+            config.where(f"{path}.target_sparsity"),
+        )
+    if schedule.start > schedule.end:
+        raise ConfigError(
+            f"end_epoch is {schedule.end}, before start_epoch ({schedule.start}): expected "
+            f"{schedule.start} or later",
+            path,
+            config.where(f"{path}.end_epoch"),
+        )
+
+
+def _check_tile(config: Config, path: str, spec: PrunerSpec) -> None:
+    try:
+        assert spec.tile
+    except ConfigError as error:
+        where = config.where(f"{path}.{error.path}")
+        raise ConfigError(str(error), path, where) from error
 
 
 def _spec(section: WeightCompression, one: PrunerSection, where: str) -> PrunerSpec:

@@ -116,8 +116,8 @@ def _ends(folder: Path) -> tuple[int, ...]:
     for name in ("generation_config.json", "config.json"):
         try:
             found = json.loads((folder / name).read_text("utf-8")).get("eos_token_id")
-        except (OSError, ValueError, AttributeError):
+            if found is not None:
+                return tuple(map(int, found)) if isinstance(found, list) else (int(found),)
+        except (OSError, ValueError, AttributeError, TypeError, ArithmeticError, RecursionError):
             continue
-        if found is not None:
-            return tuple(found) if isinstance(found, list) else (int(found),)
     return ()

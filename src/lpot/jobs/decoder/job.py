@@ -14,21 +14,30 @@ from lpot.backends import copy_beside
 from lpot.core.batch import Inputs
 from lpot.core.card import write_text
 from lpot.core.errors import LpotError
+from lpot.core.model import Model
 from lpot.core.observations import Observations
-from lpot.core.recipe import OpConfig, OpKey
+from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.result import Result
-from lpot.core.strategy import Tradeoffs
+from lpot.core.strategy import Tradeoff, Tradeoffs
+from lpot.jobs.decoder.paired import PairedPerplexity
 from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
 from lpot.jobs.decoder.tokens import is_cache
+from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job
+
+SHARES = (1.0, 0.5)  # of the harm that is done already: what a second format may do, in turn
 
 
 @runtime_checkable
 class Rounding(Protocol):
     """A backend that rounds weights alone, keeps them on disk and can tell what each does."""
 
+    known: Mapping[OpKey, Sequence[Tradeoff]]  # what `tradeoffs` found
+
     def keep_in(self, folder: Path) -> None: ...
+
+    def write_joined(self, token: Any, prompt: Any, path: Path) -> None: ...
 
     def tradeoffs(
         self,
@@ -47,6 +56,9 @@ class DecoderJob(Job):
         data = self.fingerprint["data"][:8] or "none"
         if isinstance(self.backend, Rounding):
             self.backend.keep_in(folder / data)
+        for evaluator in (self.evaluator, self.held_out):
+            if isinstance(evaluator, PairedPerplexity):
+                evaluator.keep_in(folder)
 
     @property
     def is_cached(self) -> bool:
@@ -81,7 +93,7 @@ class DecoderJob(Job):
         try:
             return self.backend.tradeoffs(self.model, self.space.choices, observations)
         except LpotError as error:
-            self.add_note(f"tradeoffs: {error}; ops are taken without them")
+            self.add_note(f"tradeoffs: {error}; the search continues without them")
             return {}
 
     def package(self, result: Result) -> None:
@@ -95,6 +107,8 @@ class DecoderJob(Job):
             copy_beside(source, folder)
         shutil.copyfile(result.path, folder / MODEL)
         self.add_note(f"{folder}: the model with tokenizer and genai_config.json")
+        if result.best is not None and result.met:
+            self._add_second_format(result, result.best.recipe, folder / MODEL)
         if not self.request.measure_speed or result.interrupted or result.met is False:
             return
         self.listener.phase("timing prompts and tokens, batch 1 and 4")
@@ -102,3 +116,34 @@ class DecoderJob(Job):
         found = compare_phases(self.model, result.model, length)
         write_text(self.workspace.folder / "phases.json", json.dumps(found, indent=1) + "\n")
         self.add_note(told(found))
+
+    def _add_second_format(self, result: Result, best: Recipe, path: Path) -> None:
+        """Formats for prompts beside those for tokens where that was asked for, else the offer."""
+        if not isinstance(self.backend, Rounding):
+            return
+        asked = self.config.quantization.weight_only.two_formats
+        for share in SHARES if asked else SHARES[:1]:
+            second = second_format(self.space, self.backend.known, best, share)
+            if second is None:
+                break
+            gain = f"prompts in about {second.time:.0%} of the time"
+            cost = f"{second.size / 1e6:.0f} MB more"
+            if not asked:
+                self.add_note(
+                    f"a second format of the weights would read {gain}, for {cost} on disk and in "
+                    "memory: set quantization.weight_only.two_formats"
+                )
+                return
+            prompt = self.build(second.recipe)
+            if self._holds(prompt, result):
+                self.backend.write_joined(result.model, prompt, path)
+                self.add_note(f"{path}: two formats of the weights, {gain}, for {cost}")
+                return
+        if asked:
+            self.add_note("two_formats: no second format for prompts pays and holds the bar")
+
+    def _holds(self, model: Model, result: Result) -> bool:
+        if self.evaluator is None or result.baseline is None:
+            return False
+        self.listener.phase("evaluating the formats for prompts")
+        return self.goal.is_met(self.evaluator(model).accuracy, result.baseline.accuracy)

@@ -3,7 +3,9 @@
 Both models read the same windows, so that what counts is the difference in each window, which
 varies far less than the losses themselves. Windows are visited spread over the text. After some of
 them the mean difference is known to within a few standard errors (of a sample from a finite text:
-none is left when all of it was read). What a search hands back is read to the end all the same.
+none is left when all of it was read). A trial so near the bar that only the whole text could tell
+ends once its loss is known to a tenth of what may be lost. What a search hands back is read to the
+end all the same.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,12 +26,14 @@ from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.resample import Counts, PieceBox
 from lpot.core.trial import Score
+from lpot.jobs.decoder.losses import KnownLosses, Loss, digest
 from lpot.jobs.decoder.tokens import TokenWindows
 from lpot.metric.language import losses
 
 ERRORS = 3.3  # standard errors that a difference must lie from the bar: one in two thousand
 FEWEST = 16  # windows, below which a standard error means little
 STEP = 4  # windows between two looks
+CLOSE = 0.1  # of what may be lost: a standard error that is enough while searching
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,14 +75,23 @@ class PairedPerplexity:
         self.pieces = PieceBox()
         self._order = spread(len(windows.ids))
         self._fp32: list[float] = []  # summed loss of each window, in the order of the text
+        self._known = KnownLosses()
+        self._trials: dict[str, KnownLosses] = {}  # by recipe: one that ended early may be read on
+
+    def keep_in(self, folder: Path) -> None:
+        """Where FP32's losses are kept: a run that was killed, or another one, finds them there."""
+        text = digest(self.windows.ids, self.windows.labels)
+        self._known = KnownLosses(folder / f"losses-{text}.jsonl")
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         start = time.perf_counter()
         count = len(self._order)
         self.listener.expect(count)
         totals, tokens = np.zeros(count), np.zeros(count)
+        is_fp32 = race is None and not self._fp32 and model.recipe is None
+        known = self._known if is_fp32 else self._read_of(model)
         for number, at in enumerate(self._order, start=1):
-            totals[at], tokens[at] = self._loss(model, at)
+            totals[at], tokens[at] = self._kept_loss(model, at, known)
             self.listener.step(number)
             if race is not None and number < count and self._is_look(number):
                 seen = self._order[:number]
@@ -86,7 +100,7 @@ class PairedPerplexity:
                     spent = time.perf_counter() - start
                     return Score(stopped[0], spent, number, bounds=stopped[1])
         self.pieces.put(model.recipe, WindowLosses(range(count), totals, tokens))
-        if race is None and not self._fp32:
+        if is_fp32:
             self._fp32 = totals.tolist()
         value = math.exp(totals.sum() / tokens.sum())
         return Score(value, time.perf_counter() - start, count)
@@ -103,7 +117,20 @@ class PairedPerplexity:
     def _is_look(self, number: int) -> bool:
         return bool(self._fp32) and number >= FEWEST and number % STEP == 0
 
-    def _loss(self, model: Model, at: int) -> tuple[float, float]:
+    def _read_of(self, model: Model) -> KnownLosses:
+        """What was read before with the same recipe."""
+        if model.recipe is None:
+            return KnownLosses()
+        return self._trials.setdefault(model.recipe.digest, KnownLosses())
+
+    def _kept_loss(self, model: Model, at: int, known: KnownLosses) -> Loss:
+        found = known.get(at)
+        if found is None:
+            found = self._loss(model, at)
+            known.put(at, found)
+        return found
+
+    def _loss(self, model: Model, at: int) -> Loss:
         (batch,) = self.windows.part(slice(at, at + 1))
         inputs, labels = batch
         found = losses(run_all(model, inputs), labels)
@@ -114,15 +141,18 @@ class PairedPerplexity:
     def _stopped(
         self, race: Race, seen: Sequence[int], totals: Counts, tokens: Counts
     ) -> tuple[float, tuple[float, float]] | None:
-        """The perplexity to expect and its bounds, once it is clear whether the bar holds."""
+        """The perplexity to expect and its bounds, once it is clear whether the bar holds, or that
+        this text hardly tells: then a standard error is added, so that few turn out to miss it."""
         base = race.baseline.accuracy
+        allowed = math.log(race.goal.bar(base) / base)
         differences = (totals - np.asarray(self._fp32)[seen]) / tokens.mean()
         found = standing(differences, len(self._order))
-        if found.side(math.log(race.goal.bar(base) / base)) is None:
+        is_clear = found.side(allowed) is not None
+        if not is_clear and found.error > CLOSE * allowed:
             return None
-        margin = ERRORS * found.error
+        margin, more = ERRORS * found.error, 0.0 if is_clear else found.error
         low, value, high = (
-            base * math.exp(found.difference + off) for off in (-margin, 0.0, margin)
+            base * math.exp(found.difference + off) for off in (-margin, more, margin)
         )
         return value, (low, high)
 

@@ -47,8 +47,9 @@ def prepared(request: Request) -> Request:
     texts = (
         (request.calib, section.calibration_text, "calibration_text"),
         (request.eval_loader, section.evaluation_text, "evaluation_text"),
+        (request.held_out, None, "held_out"),
     )
-    calib, held = (
+    calib, held, unseen = (
         windows_of(_given(*text), section.prompt_length, folder, f"the {text[2].replace('_', ' ')}")
         for text in texts
     )
@@ -57,6 +58,8 @@ def prepared(request: Request) -> Request:
         found = replace(found, calib=calib)
     if held is not None:
         found = replace(found, eval_loader=held)
+    if unseen is not None:
+        found = replace(found, held_out=unseen)
     return _scored(found, calib, held)
 
 
@@ -85,6 +88,8 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
         request = replace(request, calib=calib, eval_loader=held)
     if held is not None and _asks_last_word(request):
         request = replace(request, eval_loader=held.asking_last_words())
+        if isinstance(request.held_out, TokenWindows):
+            request = replace(request, held_out=request.held_out.asking_last_words())
     if held is None or named:
         return request
     changes = {"tuning.accuracy_criterion.higher_is_better": False}
@@ -115,8 +120,9 @@ def bound(request: Request, config: Config, model: Model) -> Request:
     for loader in (request.calib, request.eval_loader):
         if loader is not None and isinstance(loader, str):
             raise ConfigError("a text was given for a model without a tokenizer", "calib")
-    if isinstance(request.eval_loader, TokenWindows):
-        request.eval_loader.bind(model.inputs)
+    for windows in (request.eval_loader, request.held_out):
+        if isinstance(windows, TokenWindows):
+            windows.bind(model.inputs)
     loader = request.calib
     if not isinstance(loader, TokenWindows):
         return request

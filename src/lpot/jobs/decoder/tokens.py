@@ -11,6 +11,7 @@ import numpy as np
 
 from lpot.core.batch import InputSpec, as_array
 from lpot.core.errors import CalibrationError, DataError
+from lpot.core.tune import guarded
 
 FEWEST = 2  # tokens of a window: one to read and one to predict
 IGNORED = -100  # a label that no metric asks for
@@ -135,7 +136,10 @@ def cut(ids: np.ndarray, words: np.ndarray | None, length: int, what: str) -> To
 
 def tokens_of(text: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     """The text's tokens, without special ones, and the number of each one's word."""
-    found = tokenizer_in(folder).encode(text, add_special_tokens=False)
+    tokenizer = tokenizer_in(folder)
+    found: Any = guarded(lambda: tokenizer.encode(text, add_special_tokens=False))
+    if isinstance(found, Exception):
+        raise DataError(f"{folder}: its {TOKENIZER} can't cut this text ({found})") from found
     words = np.asarray([-1 if word is None else word for word in found.word_ids], np.int64)
     return np.asarray(found.ids, np.int64), words
 
@@ -154,7 +158,10 @@ def tokenizer_in(folder: Path | None) -> Any:
         raise DataError(
             "cutting text needs the package tokenizers: pip install tokenizers"
         ) from error
-    return tokenizers.Tokenizer.from_file(str(place))
+    found = guarded(lambda: tokenizers.Tokenizer.from_file(str(place)))
+    if isinstance(found, Exception):  # plain Exceptions, of a library in Rust
+        raise DataError(f"{place}: can't be read ({found}): save the tokenizer again") from found
+    return found
 
 
 def _is_file(text: str) -> bool:

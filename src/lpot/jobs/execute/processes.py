@@ -129,11 +129,12 @@ class _Worker:
             return None
         spent = self._clock.seconds - self._began
         if self.connection.poll():
-            try:
-                trial = self.connection.recv()
-            except (EOFError, OSError):
+            trial = guarded(self.connection.recv)
+            if isinstance(trial, EOFError | OSError):
                 return self._failed(TrialEnded(self._cause()), spent)
-            assert isinstance(trial, Trial)
+            if not isinstance(trial, Trial):
+                said = "the line to its process was written to by the code it runs"
+                return self._failed(TrialEnded(said), spent)
             return trial
         if not self._process.is_alive() and not self.connection.poll():
             return self._failed(TrialEnded(self._cause()), spent)

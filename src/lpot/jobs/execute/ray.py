@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from lpot.core.errors import LpotError
+from lpot.core.errors import LpotError, first_line
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.core.tune import Attempt, Made, Numbered
@@ -217,7 +217,7 @@ class RayExecutor:
         is_fault = losses > RETRIES and not self._went_with_node(worker)
         if is_fault or losses > MOST_LOSSES:
             # A recipe that kills its worker is a failed trial; others go on.
-            said = str(error).strip().splitlines()[0]
+            said = first_line(error)
             ended = TrialEnded(f"its worker was lost {losses} times: {said}")
             yield Trial.failed(*worker.order, ended, worker.spent)
         else:

@@ -144,10 +144,16 @@ def _known(raw: Any, cell: Cell) -> Outcome | None:
     """What a file tells of a cell; None where it is of another one, or damaged."""
     if not isinstance(raw, dict) or raw.get("key") != cell.key:
         return None
-    told = {name: value for name, value in raw.items() if name != "key"}
-    if damaged_fields(Outcome, told) or damaged_fields(_Result, told.get("result") or {}):
+    return sound_outcome({name: value for name, value in raw.items() if name != "key"})
+
+
+def sound_outcome(raw: Any) -> Outcome | None:
+    """What a file, or a process, tells of a cell; None where it is damaged."""
+    if not isinstance(raw, dict) or damaged_fields(Outcome, raw):
         return None
-    return checked(Outcome, told, STATE, "it is made again")
+    if damaged_fields(_Result, raw.get("result") or {}):
+        return None
+    return checked(Outcome, raw, STATE, "it is made again")
 
 
 def _row(cell: Cell, outcome: Outcome | None) -> CellRow:

@@ -14,17 +14,19 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import partial
 from threading import Lock
 from typing import Any
 
 from lpot.config.schema_matrix import Matrix
 from lpot.core.interrupt import TERMINATIONS
 from lpot.jobs.execute.ray_cluster import Cluster, Demand
-from lpot.jobs.many.board import Board, Outcome
+from lpot.jobs.many.board import Board, Outcome, sound_outcome
 from lpot.jobs.many.plan import Cell, Row, rows, share
 
 # How a process ends that was asked to: by itself, or because it had not begun to listen.
 INTERRUPTED = {sign for n in (signal.SIGINT, *TERMINATIONS) for sign in (128 + n, -n)}
+LONGEST_LINE = 1 << 26  # characters; a result has far fewer
 CALL = (sys.executable, "-m", "lpot.cli", "tune-row")
 Report = Callable[[Cell, Outcome], None]
 Work = Callable[[Row, float, Report], None]
@@ -168,9 +170,11 @@ def work_here(row: Row, seconds: float, report: Report) -> None:
         left = max(1.0, deadline - time.monotonic()) if seconds else 0.0
         made = 0
         with children.running(_start(row, left)) as process:
-            for line in process.stdout or ():
+            assert process.stdout is not None
+            # The user's code may print without end, and without lines.
+            for line in iter(partial(process.stdout.readline, LONGEST_LINE), ""):
                 outcome = read_outcome(line)
-                if outcome is not None:
+                if outcome is not None and made < len(row.cells):
                     report(row.cells[made], outcome)
                     made += 1
         row = _rest(row, made, process.returncode, report)
@@ -222,7 +226,6 @@ def _row_on_node(raw: dict[str, Any], seconds: float) -> list[tuple[int, dict[st
 def read_outcome(line: str) -> Outcome | None:
     """A line of a child; what the user's own code prints is none."""
     try:
-        raw = json.loads(line)
-        return Outcome(**raw["lpot_cell"])
-    except (ValueError, KeyError, TypeError):
+        return sound_outcome(json.loads(line)["lpot_cell"])
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

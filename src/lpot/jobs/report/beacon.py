@@ -66,6 +66,8 @@ class Beacon(Listener):
     @contextlib.contextmanager
     def lit(self, folder: Path) -> Iterator[None]:
         self._path = folder / NAME
+        with contextlib.suppress(OSError):  # a link would be followed, a pipe waited for
+            self._path.unlink(missing_ok=True)
         try:
             yield
         finally:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from lpot.core.report import GraphNode, OpRow, State, TimeRow, TrialRow
@@ -114,4 +114,4 @@ def _numbers(value: Any) -> list[float]:
         return [number for item in value.values() for number in _numbers(item)]
     if isinstance(value, list | tuple):
         return [number for item in value for number in _numbers(item)]
-    return [number for item in fields(value) for number in _numbers(getattr(value, item.name))]
+    return [number for item in vars(value).values() for number in _numbers(item)]

@@ -99,9 +99,10 @@ class Lease:
     def _wait_for(self, generation: int) -> None:
         """Until that lease has ended. One renewal seen is enough to know that it is held."""
         seen = self._read(_beat(generation))
-        told = False
+        told, start = False, time.monotonic()
         while seen != RELEASED and not self._holder_died(generation):
-            age = self._age(generation)
+            # By our own clock as well: the store's may have been set back.
+            age = max(self._age(generation), time.monotonic() - start)
             if age > LASTS:
                 return
             if not told:
@@ -139,7 +140,7 @@ class Lease:
     def _holder(self, generation: int) -> dict[str, Any]:
         try:
             found = json.loads(self._read(_name(generation)) or b"{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -75,7 +75,7 @@ class Mirror:
         fresh = [name for name in pieces if name not in before and name != chief]
         rest = [name for name in pieces if name not in (*fresh, chief)]
         both = json.dumps({**new, "before": old or None}, indent=1, ensure_ascii=False)
-        self._store.write(card, both.encode())
+        self._store.write(card, both.encode("utf-8", "backslashreplace"))
         for name in (*fresh, chief, *rest, card):
             if name in here:
                 self._store.upload(self._folder / name, name)
@@ -84,7 +84,7 @@ class Mirror:
     def _old_card(self, card: str) -> dict[str, Any]:
         try:
             found = json.loads(self._store.read(card))
-        except (Absent, ValueError):
+        except (Absent, ValueError, RecursionError):
             return {}
         if not isinstance(found, dict):
             return {}
@@ -136,6 +136,6 @@ def _stamp(path: Path) -> Stamp:
 def _read_card(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_regular(path))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise HistoryError(f"{path}: the card can't be read ({error})") from error
     return found if isinstance(found, dict) else {}

@@ -12,8 +12,8 @@ from lpot.core.backend import Observations
 from lpot.core.card import write_text
 from lpot.core.journal import key_of
 from lpot.core.model import Model
-from lpot.core.progress import tracked
-from lpot.core.ptq.distance import distance, few
+from lpot.core.ptq.distance import few, mean_distance
+from lpot.core.ptq.sensitivity import errors
 from lpot.core.recipe import Recipe
 from lpot.core.regular import read_regular
 from lpot.core.space import TuningSpace
@@ -55,11 +55,14 @@ def _best_advice(job: Job, space: TuningSpace) -> Recipe:
     if not candidates:
         return default
     job.listener.phase("choosing ranges without labels")
-    usual, *errors = _errors(job, observations, [default, *candidates])
-    least = min(errors)
+    tried = dict(enumerate([default, *candidates]))
+    off = errors(job.backend, job.model, tried, observations, few(observations.probe))
+    job.model.close()
+    usual = off.pop(0)
+    least = min(off.values())
     if not least < BETTER * usual:
         return default
-    best = candidates[errors.index(least)]
+    best = tried[min(off, key=off.__getitem__)]
     added = [repair for repair in best.repairs.to_json() if repair not in default.repairs.to_json()]
     if added:
         job.add_note(
@@ -75,27 +78,15 @@ def _allowed(space: TuningSpace, default: Recipe, recipe: Recipe) -> Recipe:
     return replace(default.replace(changes), repairs=recipe.repairs)
 
 
-def _errors(job: Job, observations: Observations, recipes: list[Recipe]) -> list[float]:
-    probe = few(observations.probe)
-    truth = [job.backend.run(job.model, inputs) for inputs in probe]
-    errors = []
-    for recipe in tracked(recipes):
-        model = job.backend.build(job.model, recipe, observations)
-        found = [job.backend.run(model, inputs) for inputs in probe]
-        errors.append(sum(map(distance, truth, found)) / len(probe))
-        model.close()
-    job.model.close()
-    return errors
-
-
 def how_far(job: Job, model: Model, observations: Observations | None) -> str:
     """A sentence on the distance from FP32, for models that nobody evaluates; '' without data."""
     probe = few(observations.probe) if observations is not None else []
     if not probe:
         return ""
-    run = job.backend.run
-    off = sum(distance(run(job.model, inputs), run(model, inputs)) for inputs in probe)
-    share = math.sqrt(off / len(probe))
+    exact, found = (
+        [job.backend.run(one, inputs) for inputs in probe] for one in (job.model, model)
+    )
+    share = math.sqrt(mean_distance(exact, found))
     told = f"on calibration data its outputs are off by {share:.2%} of FP32's (root mean square)"
     if share > FAR:
         return f"far from FP32: {told}; give an evaluate function or a metric to search with"

@@ -83,51 +83,52 @@ def tune(
     Args:
         model: A path, or the framework's own object: `onnx.ModelProto`, `nn.Module`, a Keras model,
             a SavedModel folder …
-        calib: Calibration data: any iterable of batches as the model takes them. Needed for static
-            quantization; labels, if there are any, are not used.
-        evaluate: `evaluate(model)` returns the score. It gets the framework's own object. Without
-            it and without a metric nothing is evaluated.
-        goal: How much may be lost: a relative share such as 0.01 or "1%" (the default is 1 %), or
-            a `Goal`.
-        bar: The same the other way round, how much of FP32's score must be kept: "99%", 0.999, or
-            MLPerf's "mlperf" (99 %) and "mlperf_high" (99.9 %).
-        config: A yaml file, dict or `Config`; the other arguments win over it.
-        framework: "onnx", "pytorch", "tensorflow" or "mxnet", or a backend of yours; by default
-            the model tells.
-        approach: "static", "dynamic" (needs no calibration), "auto" (both, per op) or "qat".
-        strategy: Name of the search, or a generator function of yours; "auto" by default, "basic"
-            when there is a config that names none.
-        max_trials: The most models that are tried.
-        timeout: Seconds that the search may take. It ends earlier when there is nothing left to
+        calib: Calibration data: any iterable of batches in the form the model takes. Needed for
+            static quantization; labels, if any, are ignored.
+        evaluate: `evaluate(model)` returns the score; `model` is the framework's own object.
+            Without it and without a metric nothing is evaluated.
+        goal: The accuracy loss allowed: a relative share such as 0.01 or "1%" (the default), or a
+            `Goal`.
+        bar: The share of FP32's score to keep instead: "99%", 0.999, or MLPerf's
+            "mlperf" (99 %) and "mlperf_high" (99.9 %).
+        config: A yaml file, dict or `Config`; the other arguments override it.
+        framework: "onnx", "pytorch", "tensorflow" or "mxnet", or your own backend; detected
+            from the model if omitted.
+        approach: "static", "dynamic" (needs no calibration), "auto" (both, per op), "qat"
+            (quantization-aware training) or "weight_only" (decoders).
+        strategy: Name of a strategy, or your own generator function; "auto" by default, "basic"
+            with a config that names none.
+        max_trials: The maximum number of models to try.
+        timeout: Time budget of the search in seconds. It ends earlier if there is nothing left to
             gain; 0 stops at the first model that holds the bar, unless the strategy settles.
         sampling_size: The number of calibration samples, or a list of numbers to try.
-        seed: Seed of everything random: the same seed gives the same recipes.
+        seed: Random seed: the same seed gives the same recipes.
         target: The CPU that the model will run on: "this", "avx2", "vnni" or "amx".
         keep_fp32: Ops to keep in FP32, by name, regular expression or kind: "conv1", ["Softmax"].
-        executor: Where trials are made: "serial", "process" or "ray", or a dict with its settings.
+        executor: Where trials run: "serial", "process" or "ray", or a dict with its settings.
         eval_loader: Labelled batches for the metric: (inputs, labels).
-        held_out: Data that confirm the winner in the end: a loader for the metric, or a function
-            of the model as `evaluate` is.
-        metric: A metric by name, {"topk": 1}, or one of yours with update, result and reset.
-        train: `train(model)`, your training loop: the model is trained with INT8's rounding first.
-        train_loader: Batches that a pruned model is trained with (`pruning.approach.structured`).
-        output: Where to write the best model besides the workspace.
-        workspace: The folder of history, report and best model, or a URL such as s3://bucket/run
-            (docs/cluster.md); by default
-            `./lpot_workspace/<framework>/<name>`.
-        new_run: Start over; by default a tuning in the same workspace is resumed.
-        lenient: Only warn when a name of `keep_fp32` or of the config matches no op.
-        trust: The model's file may act: ops that read and write files or call Python are allowed.
-        measure_speed: Measure FP32 and the best model in the end, in turns.
-        progress: "auto" draws bars in a terminal and in a notebook, and writes plain lines
-            elsewhere, to stderr. "plain" is always lines, False is silence.
-        listener: Hears every event beside that: a `lpot.core.progress.Listener`.
+        held_out: Data that confirms the winner at the end: a loader for the metric, or a function
+            like `evaluate`.
+        metric: A metric by name, {"topk": 1}, or your own with update, result and reset.
+        train: `train(model)`, your training loop for quantization-aware training.
+        train_loader: Batches to train a pruned model with (`pruning.approach.structured`).
+        output: Where to write the best model, in addition to the workspace.
+        workspace: The folder for history, report and best model, or a URL such as s3://bucket/run
+            (docs/cluster.md); `./lpot_workspace/<framework>/<name>` by default.
+        new_run: Start over instead of resuming the tuning in the same workspace.
+        lenient: Only warn if a name in `keep_fp32` or in the config matches no op.
+        trust: Trust the model's file: allow ops that read or write files or call Python.
+        signature: Which signature of a SavedModel to use, if it has several.
+        measure_speed: Time FP32 and the best model at the end, alternately.
+        progress: "auto" draws bars in a terminal or notebook and writes plain lines to stderr
+            elsewhere; "plain" always writes lines, False nothing.
+        listener: A `lpot.core.progress.Listener` that receives every event as well.
 
     Returns:
         A `Result`: `.model`, `.met`, `.accuracy`, `.speed`, `.recipe`, `.trials`, `.ops` …
 
     Raises:
-        lpot.LpotError: Something given can't be used; the message says what, and what can.
+        lpot.LpotError: An argument can't be used; the message says which, and what to give.
     """
     # Without a yaml nothing says `basic`: go on from its answer to the best one.
     default = "auto" if config is None and strategy is None else None

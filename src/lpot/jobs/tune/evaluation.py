@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from lpot.config.schema import Config
+from lpot.config.section import Section
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
 from lpot.core.model import Model
-from lpot.jobs.decoder.paired import PairedPerplexity
 from lpot.jobs.decoder.tokens import TokenWindows
 from lpot.jobs.tune.request import Request
-from lpot.metric.language import Perplexity
 
 Note = Callable[[str], None]
 
@@ -54,8 +53,12 @@ def make_evaluator(
         )
     for text in _remarks(request.config, metric):
         note(text)
-    if isinstance(loader, TokenWindows) and isinstance(metric, Perplexity):
-        return PairedPerplexity(loader, metric, request.listener)
+    if isinstance(loader, TokenWindows):
+        from lpot.jobs.decoder.paired import PairedPerplexity
+        from lpot.metric.language import Perplexity
+
+        if isinstance(metric, Perplexity):
+            return PairedPerplexity(loader, metric, request.listener)
     post = _postprocess(request)
     return MetricEvaluator(loader, metric, post, section.iteration, request.listener, reference)
 
@@ -95,15 +98,15 @@ def _remarks(config: Config, metric: Any) -> Iterator[str]:
         name = getattr(metric, "name", type(metric).__name__)
         word = "higher" if better else "lower"
         yield (
-            f"warning: {_at(config, DIRECTION)}{DIRECTION} is {str(wanted).lower()}, but of the "
-            f"metric {name} the {word} value is the better one: set it to {str(better).lower()}, "
+            f"warning: {_at(config, DIRECTION)}{DIRECTION} is {str(wanted).lower()}, but for the "
+            f"metric {name} {word} is better: set it to {str(better).lower()}, "
             "or worse models will pass"
         )
     given = sorted(config.evaluation.accuracy.configs.model_fields_set)
     if given:
         place = f"{ACCURACY}.configs"
         yield (
-            f"{_at(config, place)}{place} ({', '.join(given)}) is not acted upon while tuning: "
+            f"{_at(config, place)}{place} ({', '.join(given)}) has no effect while tuning: "
             "accuracy does not depend on it, and the whole processor is used; `lpot benchmark` has "
             "--threads, --instances and --cores-per-instance"
         )
@@ -167,6 +170,6 @@ def _at(config: Config, path: str) -> str:
 
 def plain(section: Any) -> Any:
     """A config section as plain dicts and lists, with only what the user set."""
-    if hasattr(section, "model_dump"):
+    if isinstance(section, Section):
         return section.model_dump(exclude_unset=True)
     return dict(section) if isinstance(section, Mapping) else section

@@ -8,8 +8,7 @@ from functools import cache
 from lpot.core.backend import Differentiable, Observations
 from lpot.core.errors import LpotError
 from lpot.core.model import Model
-from lpot.core.progress import tracked
-from lpot.core.ptq.distance import distance
+from lpot.core.ptq.sensitivity import errors
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext
@@ -77,19 +76,10 @@ class Insight:
         batches = int(job.config.tuning.strategy.confidence_batches)
         probe = observations.probe[:batches]
         job.listener.phase("ranking what is left in low precision")
-        truth = [job.backend.run(job.model, inputs) for inputs in probe]
-        left: dict[OpKey, float] = {}
-        for key in tracked([key for key in recipe.low_ops if key not in self.space.followers]):
-            one_back = self.space.with_float(recipe, [key])
-            if one_back == recipe:
-                continue
-            model = job.backend.build(job.model, one_back, observations)
-            left[key] = sum(
-                distance(exact, job.backend.run(model, inputs))
-                for exact, inputs in zip(truth, probe, strict=True)
-            )
-            model.close()
-        return left
+        leaders = (key for key in recipe.low_ops if key not in self.space.followers)
+        one_back = {key: self.space.with_float(recipe, [key]) for key in leaders}
+        able = {key: other for key, other in one_back.items() if other != recipe}
+        return errors(job.backend, job.model, able, observations, probe)
 
     def _ask(self, name: str, verb: Verb, phase: str) -> dict[OpKey, float]:
         job = self.job
@@ -101,5 +91,5 @@ class Insight:
         try:
             return verb(job.model, recipe, observations)
         except LpotError as error:
-            job.add_note(f"{name}: {error}; ops are taken without it")
+            job.add_note(f"{name}: {error}; the search continues without it")
             return {}

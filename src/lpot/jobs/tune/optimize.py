@@ -52,7 +52,7 @@ def _remarks(words: tuple[str, ...], space: TuningSpace, backend: Backend) -> li
         why = f"this CPU ({cpu.name}) has neither avx512_bf16 nor amx_bf16"
         hint = "; FORCE_BF16=1 in the environment converts TensorFlow graphs anyway"
     else:
-        why, hint = f"no op of this model can be that with {backend.name} here", ""
+        why, hint = f"no op of this model supports it with {backend.name} here", ""
     verb = "is" if len(missing) == 1 else "are"
     return [f"{' and '.join(missing)} {verb} not available: {why}; {rest}{hint}"]
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 import shutil
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from operator import length_hint
 from pathlib import Path
@@ -21,7 +20,6 @@ from lpot.core.errors import (
     BackendUnavailable,
     ConfigError,
     DataError,
-    EvaluationError,
     HistoryError,
     LpotError,
     UnsupportedModel,
@@ -29,6 +27,7 @@ from lpot.core.errors import (
 )
 from lpot.core.evaluate import Evaluator, MetricEvaluator
 from lpot.core.history import History
+from lpot.core.workspace import overwrites
 from lpot.jobs.benchmark.contestant import peak_memory
 from lpot.jobs.tune.evaluation import make_evaluator
 from lpot.jobs.tune.plan import Plan, make_plan
@@ -121,7 +120,7 @@ class _Look:
     def data(self) -> Iterator[Check]:
         calibration = self.plan.calibration
         if calibration is None:
-            yield Check("data", "ok", "no calibration data, and none are needed")
+            yield Check("data", "ok", "no calibration data, and none is needed")
             return
         first = calibration.first
         before = peak_memory()
@@ -139,20 +138,17 @@ class _Look:
         )
         text = f"{many}, {calibration.batch_size} samples a batch; the first one runs"
         yield Check("data", "ok", f"{text} in {words.duration(self.batch_seconds)}")
-        values = first.inputs.values() if isinstance(first.inputs, Mapping) else first.inputs
-        if any(_is_broken(value) for value in values):
+        if any(map(_is_broken, first.values)):
             yield Check("", "warn", "the first calibration batch holds NaN or Inf")
 
     def evaluation(self) -> Iterator[Check]:
         try:
-            if self.plan.request.eval_func is not None:
-                check_function(self.plan.request.eval_func)
             self.evaluator = make_evaluator(self.plan.request, self.plan.source, self.notes.append)
         except LpotError as error:
             yield Check("evaluation", "fail", str(error))
             return
         if self.evaluator is None:
-            text = "nothing to evaluate with: one all-INT8 model will be built and not judged"
+            text = "nothing to evaluate with: one all-INT8 model will be built but not evaluated"
             yield Check("evaluation", "warn", text)
         elif isinstance(self.evaluator, MetricEvaluator):
             batches = length_hint(self.evaluator.loader, 0) or "an unknown number of"
@@ -188,7 +184,7 @@ class _Look:
         for name, folder in places.items():
             path = output if name == "output" and output is not None else folder
             try:
-                if path == output and is_same(path, self.plan.request.model):
+                if path == output and overwrites(path, self.plan.request.model):
                     raise WorkspaceError(f"{path} is the FP32 model itself: name another file")
                 free = room(folder, needed)
             except WorkspaceError as error:
@@ -213,7 +209,7 @@ class _Look:
     def history(self) -> Iterator[Check]:
         path = self.plan.workspace.history
         if not path.exists():
-            yield Check("history", "ok", "none yet: a fresh one will be begun")
+            yield Check("history", "ok", "none yet: a new one will be started")
             return
         try:
             with self.plan.workspace.lock():
@@ -226,10 +222,10 @@ class _Look:
             return
         if self.known.fingerprint.get("model") != self.plan.fingerprint_of_model:
             self.known = None
-            yield Check("history", "note", f"{path} is of another model: it will be kept aside")
+            yield Check("history", "note", f"{path} is of another model: it will be set aside")
             return
         count = len(self.known.trials)
-        text = f"{path} knows {count} trial(s): the run goes on from them if config and data agree"
+        text = f"{path} knows {count} trial(s): the run resumes from them if config and data match"
         yield Check("history", "ok", text)
 
     def evaluation_seconds(self) -> float | None:
@@ -260,32 +256,6 @@ class _Look:
         batches = -(-max(sizes) // calibration.batch_size) or calibration.length or 1
         leaders = len(self.plan.space.choices) - len(self.plan.space.followers)
         return self.batch_seconds * (2 * batches + leaders) + leaders * RANK_OVERHEAD
-
-
-def check_function(function: Callable[..., Any]) -> None:
-    """Refuse an eval function that can't be called with one model."""
-    if not callable(function):
-        raise EvaluationError(
-            f"the eval function is a {type(function).__name__}: expected a function of one model"
-        )
-    name = getattr(function, "__qualname__", repr(function))
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # built in C: nobody can tell
-        return
-    try:
-        signature.bind(object())
-    except TypeError as error:
-        raise EvaluationError(
-            f"eval function {name}{signature} can't be called with one model ({error}): "
-            "it must take the model and return the score"
-        ) from error
-
-
-def is_same(output: Path, model: Any) -> bool:
-    """Would the output overwrite the model it is made from?"""
-    source = Path(model) if isinstance(model, str | os.PathLike) else None
-    return source is not None and source.exists() and output.exists() and output.samefile(source)
 
 
 def room(folder: Path, needed: int) -> int:

@@ -61,5 +61,5 @@ class Statistics:
         except OSError as error:
             self.note(
                 f"warning: {self.place} can't be written ({error.strerror}): "
-                "the tuning goes on, but `recover` will not find its statistics"
+                "the tuning continues, but `recover` will not find its statistics"
             )

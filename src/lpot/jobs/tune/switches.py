@@ -51,7 +51,7 @@ def missing_repairs(config: Config, backend: Backend) -> list[str]:
     }
     asked = config.quantization.recipes.model_fields_set
     return [
-        f"{PLACE}.{switch} is not done by backend {backend.name}: its models are built without it"
+        f"{PLACE}.{switch} is not supported by backend {backend.name} and has no effect"
         for switch in missing
         if missing[switch] and switch in asked
     ]

@@ -22,6 +22,10 @@ def provided(backend: Any) -> str:
 
 def check_trainers(config: Config, section: Any, path: str, backend: Any) -> None:
     framework = provided(backend)
-    for key, known in (("optimizer", OPTIMIZERS), ("criterion", CRITERIONS)):
+    wanted = {
+        "optimizer": (OPTIMIZERS, section.optimizer),
+        "criterion": (CRITERIONS, section.criterion),
+    }
+    for key, (known, given) in wanted.items():
         place = f"{path}.{key}"
-        known.find(framework, getattr(section, key).name, place, config.where(place))
+        known.find(framework, given.name, place, config.where(place))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,11 +14,14 @@ from lpot.backends.onnx.decoder.shape import DecoderShape, shape_of
 from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.save import write
-from lpot.core.card import write_text
-from lpot.core.errors import UnsupportedModel
+from lpot.core.draft import write_bytes, write_text
+from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.publish import drafting
 
+# What a config raises that names sizes other than those of the tensors.
+DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 MODEL, STAMP = "model.onnx", "source.json"
-VERSION = 1  # of the graphs written here: a newer one is written again
+VERSION = 2  # of the graphs written here: a newer one is written again
 # What lies beside a decoder and is of use without its weights.
 BESIDE = (
     "config.json",
@@ -70,17 +72,31 @@ def export_decoder(source: Any, folder: Path) -> Path:
     config, tensors = _parts(source)
     shape = shape_of(config)
     (folder / STAMP).unlink(missing_ok=True)
-    graph = write_decoder(Weights(shape, tensors))
-    folder.mkdir(parents=True, exist_ok=True)
-    path = write(graph, folder / MODEL, limit=0)
-    if isinstance(source, str | Path):
-        copy_beside(Path(source), folder)
-    else:
-        write_text(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
-        _copy_known(config, folder)
-    write_text(folder / "genai_config.json", json.dumps(genai_config(shape, config), indent=1))
-    write_text(folder / STAMP, stamp)
-    return path
+    try:
+        graph = write_decoder(Weights(shape, tensors))
+    except DAMAGE as error:
+        raise UnsupportedModel(
+            f"{source}: its config.json and its weights do not go with each other "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    try:
+        with drafting(folder / MODEL) as draft:
+            # Never into a file that is there: another run may have it mapped into its memory.
+            write(graph, draft / MODEL, limit=0)
+            for piece in sorted(draft.iterdir(), key=lambda piece: piece.name == MODEL):
+                piece.replace(folder / piece.name)
+        if isinstance(source, str | Path):
+            copy_beside(Path(source), folder)
+        else:
+            write_text(folder / "config.json", json.dumps(config, indent=1, default=str) + "\n")
+            _copy_known(config, folder)
+        write_text(folder / "genai_config.json", json.dumps(genai_config(shape, config), indent=1))
+        write_text(folder / STAMP, stamp)
+    except OSError as error:
+        raise WorkspaceError(
+            f"{folder}: can't write the decoder ({error.strerror or error})"
+        ) from error
+    return folder / MODEL
 
 
 def _stamp(source: Any) -> str:
@@ -102,7 +118,7 @@ def _read(path: Path) -> str:
 def copy_beside(source: Path, target: Path) -> None:
     for name in (*BESIDE, "genai_config.json"):
         if (source / name).is_file() and source.resolve() != target.resolve():
-            shutil.copyfile(source / name, target / name)
+            write_bytes(target / name, (source / name).read_bytes())
 
 
 def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
@@ -111,7 +127,7 @@ def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
     if origin and Path(origin).is_dir():
         for name in BESIDE[1:]:
             if (Path(origin) / name).is_file():
-                shutil.copyfile(Path(origin) / name, folder / name)
+                write_bytes(folder / name, (Path(origin) / name).read_bytes())
 
 
 def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
@@ -122,7 +138,7 @@ def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
         config = json.loads(place.read_text("utf-8"))
         if not isinstance(config, dict):
             raise ValueError("it is no mapping")
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModel(f"{place}: can't be read ({error})") from error
     if "quantization_config" in config:
         raise UnsupportedModel(f"{place}: the model is quantized already; give the FP32 one")

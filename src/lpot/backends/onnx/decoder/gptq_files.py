@@ -24,7 +24,8 @@ from lpot.backends.onnx.decoder.tensors import FolderTensors
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
 from lpot.core.card import write_text
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.publish import drafting
 from lpot.core.weight_only.grid import Format, Rounded
 from lpot.core.weight_only.pack import pack_gptq, unpack_matmul_nbits
 from lpot.data.gptq_folder import FILE, PARTS, GptqFolder
@@ -42,6 +43,7 @@ class Product:
 
 def write_gptq(model: Path, source: Path, out: Path) -> Path:
     """The files of GPTQ in `out`, from the tuned model.onnx and the folder it was made from."""
+    from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
     config = json.loads((source / "config.json").read_text("utf-8"))
@@ -61,9 +63,13 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
         packed = pack_gptq(product.rounded)
         tensors |= {f"{product.module}.{part}": np.asarray(packed[part]) for part in PARTS}
     out.mkdir(parents=True, exist_ok=True)
-    save_file(
-        {k: np.ascontiguousarray(v) for k, v in tensors.items()}, out / FILE, {"format": "pt"}
-    )
+    whole = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
+    try:
+        with drafting(out / FILE) as draft:
+            save_file(whole, draft / FILE, {"format": "pt"})
+            (draft / FILE).replace(out / FILE)
+    except (OSError, SafetensorError) as error:  # a full disk
+        raise WorkspaceError(f"{out / FILE}: can't be written ({error})") from error
     copy_beside(source, out)
     config["quantization_config"] = quantization_config(products)
     write_text(out / "config.json", json.dumps(config, indent=1) + "\n")

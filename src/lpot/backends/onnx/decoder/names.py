@@ -111,6 +111,11 @@ class Weights:
             self._plain(f"{self._words['head']}.weight")
         return self.table("embedding"), None
 
+    @property
+    def is_tied(self) -> bool:
+        """Is the head the embedding once more? Some files hold it twice all the same."""
+        return self.shape.tied and np.array_equal(self.head()[0], self.table("embedding"))
+
     def linear(self, word: str, layer: int) -> Linear:
         """[outputs, inputs] and bias, cut out of the packed weight that some families keep."""
         shape = self.shape

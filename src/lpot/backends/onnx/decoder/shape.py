@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 from lpot.core.errors import UnsupportedModel
 
 Config = Mapping[str, Any]
+LARGEST = 1 << 24  # of any size: what is larger is damage, and would fill the memory
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,20 @@ def shape_of(config: Config) -> DecoderShape:
             f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file"
         )
     try:
-        return replace(make(config), tied=config.get("tie_word_embeddings") is not False)
+        shape = replace(make(config), tied=config.get("tie_word_embeddings") is not False)
     except KeyError as error:
         raise UnsupportedModel(
             f"config.json of type {family!r} lacks {error.args[0]!r}: is it complete?"
         ) from error
+    except (TypeError, ValueError, ArithmeticError, AttributeError) as error:
+        raise UnsupportedModel(
+            f"config.json of type {family!r} is damaged ({error}): save the model again"
+        ) from error
+    for size in fields(shape):
+        value = getattr(shape, size.name)
+        if type(value) is int and not 0 <= value <= LARGEST:
+            raise UnsupportedModel(f"config.json: {value} is no {size.name} of a decoder")
+    return shape
 
 
 def _rope(config: Config) -> dict[str, Any]:

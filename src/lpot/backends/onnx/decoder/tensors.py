@@ -35,19 +35,22 @@ class FolderTensors(Mapping[str, np.ndarray]):
 
     def __getitem__(self, name: str) -> np.ndarray:
         path, start, entry = self._places[name]
-        dtype = _DTYPES.get(entry["dtype"])
+        try:
+            word, (begin, _), shape = str(entry["dtype"]), entry["data_offsets"], entry["shape"]
+            place, sizes = start + int(begin), tuple(map(int, shape))
+        except (KeyError, TypeError, ValueError) as error:
+            raise UnsupportedModel(f"{path}: tensor {name!r} is damaged ({error!r})") from error
+        dtype = _DTYPES.get(word)
         if dtype is None:
             raise UnsupportedModel(
-                f"{path.name}: tensor {name!r} is {entry['dtype']}; a decoder is quantized from "
+                f"{path.name}: tensor {name!r} is {word}; a decoder is quantized from "
                 f"{', '.join(_DTYPES)} weights, not from ones that are quantized already"
             )
-        begin, _ = entry["data_offsets"]
-        shape = tuple(entry["shape"])
         try:
-            raw = np.memmap(path, dtype, "r", start + begin, shape)
-        except (ValueError, OSError) as error:
+            raw = np.memmap(path, dtype, "r", place, sizes)
+        except (ValueError, OSError, OverflowError) as error:
             raise UnsupportedModel(f"{path}: tensor {name!r} is cut off ({error})") from error
-        if entry["dtype"] == "BF16":
+        if word == "BF16":
             wide: np.ndarray = (raw.astype(np.uint32) << 16).view(np.float32)
             return wide
         return np.asarray(raw, np.float32)
@@ -80,7 +83,9 @@ def _files(folder: Path) -> list[Path]:
     if index.is_file():
         try:
             names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
-        except (ValueError, KeyError, AttributeError) as error:
+            if outside := [name for name in names if Path(name).name != name or len(name) > 200]:
+                raise ValueError(f"{outside[0]!r:.80} is no file beside it")
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise UnsupportedModel(f"{index}: damaged ({error})") from error
         missing = [name for name in names if not (folder / name).is_file()]
         if missing:
@@ -106,5 +111,5 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
         if not isinstance(header, dict):
             raise ValueError("its header is no mapping")
         return 8 + length, header
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModel(f"{path}: not a readable safetensors file ({error})") from error

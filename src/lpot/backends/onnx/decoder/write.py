@@ -172,6 +172,8 @@ class _Writer:
 
     def _logits(self, x: str) -> None:
         final = "logits" if not self.shape.final_softcap else "logits/raw"
+        if self.source.is_tied:  # stored once; the runtime turns it while loading
+            self._op("Transpose", ["embed_tokens.weight"], "lm_head.weight", perm=[1, 0])
         self._product(self.source.head(), x, "lm_head", final)
         if self.shape.final_softcap:
             self._const("softcap", np.float32(self.shape.final_softcap))
@@ -235,7 +237,8 @@ class _Writer:
 
     def _product(self, linear: Linear, x: str, name: str, output: str) -> str:
         weight, bias = linear
-        self._const(f"{name}.weight", weight.T)
+        if not any(f"{name}.weight" in node.output for node in self.nodes[-1:]):
+            self._const(f"{name}.weight", weight.T)
         product = output if bias is None else f"{name}/product"
         self._op("MatMul", [x, f"{name}.weight"], product, name=name)
         if bias is not None:

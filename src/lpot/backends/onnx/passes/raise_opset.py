@@ -10,7 +10,7 @@ from onnx import ModelProto, NodeProto, version_converter
 
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import infer
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, first_line
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ def raise_opset(graph: Graph) -> Graph:
     try:
         raised: ModelProto = version_converter.convert_version(skeleton, NEEDED)
     except (RuntimeError, ValueError, version_converter.ConvertError) as error:
-        _give_up(graph.opset, str(error).splitlines()[0])
+        _give_up(graph.opset, first_line(error))
         return graph
     weights = dict(graph.weights)
     for tensor in raised.graph.initializer:

@@ -18,6 +18,7 @@ from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.widen_halves import widen_halves
 from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
+from lpot.backends.onnx.save import write
 from lpot.backends.onnx.weight_only.emit import emit
 from lpot.backends.onnx.weight_only.formats import (
     Wishes,
@@ -30,6 +31,7 @@ from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.backends.onnx.weight_only.rounding import round_all
 from lpot.backends.onnx.weight_only.sensitivity import format_errors
 from lpot.backends.onnx.weight_only.store import WeightStore
+from lpot.backends.onnx.weight_only.two_phases import join_phases
 from lpot.core.backend import Approach, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
@@ -64,19 +66,19 @@ class WeightOnlyBackend(OnnxBackend):
 
     def _prepared(self, model: OnnxModel) -> OnnxModel:
         for step in PASSES:
-            model.folded = step(model.folded)
+            model.prepared = step(model.prepared)
         return model
 
     def inspect(
         self, model: OnnxModel, approach: Approach = "weight_only", target: Target = "this"
     ) -> Capability:
-        present = {node.name: node for node in model.folded.nodes}
+        present = {node.name: node for node in model.prepared.nodes}
         ops: dict[OpKey, OpInfo] = {}
         for given in tracked(model.graph.nodes):  # the first time, kernels are tried and timed
             if given.op_type in PLUMBING:
                 continue
             key, node = key_of(given), present.get(given.name)
-            ops[key] = self._info(model.folded, node, key, target)
+            ops[key] = self._info(model.prepared, node, key, target)
         self.guard.save()
         notes = tuple(
             f"{word} is not used on this CPU: {why}" for word, why in self.guard.refused.items()
@@ -97,7 +99,7 @@ class WeightOnlyBackend(OnnxBackend):
             share = self.wishes.prompt
             choices = tuple(
                 config
-                for config in product_choices(self.wishes, target)
+                for config in product_choices(self.wishes, target, columns)
                 if self.guard.allows(columns, rows, config, share)
             )
         if choices == (FP32,):
@@ -124,8 +126,8 @@ class WeightOnlyBackend(OnnxBackend):
         rest = replace(recipe, ops={k: c for k, c in recipe.ops.items() if k not in rounded})
         graph = super().build(model, rest, observations).graph
         if graph is model.graph:
-            graph = model.folded
-        self._round(model.folded, {key.name: (config,) for key, config in rounded.items()})
+            graph = model.prepared
+        self._round(model.prepared, {key.name: (config,) for key, config in rounded.items()})
         store = self._store()
         stored = {key.name: store.get(key.name, label(c)) for key, c in rounded.items()}
         precisions = {key: config.precision for key, config in recipe.ops.items()}
@@ -145,23 +147,22 @@ class WeightOnlyBackend(OnnxBackend):
             key.name: [config for config in options if not config.is_float]
             for key, options in choices.items()
         }
-        self._round(model.folded, low)
-        errors = format_errors(model.folded, low, observations.probe[0], self._store())
-        whole = self._whole(model.folded, low)
-        nodes = {node.name: node for node in model.folded.nodes}
+        self._round(model.prepared, low)
+        errors = format_errors(model.prepared, low, observations.probe[0], self._store())
+        whole = self._whole(model.prepared, low)
+        nodes = {node.name: node for node in model.prepared.nodes}
         self.known = {
             key: tuple(
-                Tradeoff(
-                    config,
-                    errors[key.name].get(config, 0.0),
-                    self._cost(model.folded, nodes[key.name], config, whole),
-                    _bytes(model.folded, nodes[key.name], config),
-                )
+                self._tradeoff(model.prepared, nodes[key.name], config, errors[key.name], whole)
                 for config in options
             )
             for key, options in choices.items()
         }
         return self.known
+
+    def write_joined(self, token: OnnxModel, prompt: OnnxModel, path: Path) -> None:
+        """One file of two models: for a single token, and for more of them."""
+        write(join_phases(token.graph, prompt.graph), path)
 
     def rank(
         self, model: OnnxModel, recipe: Recipe, observations: Observations
@@ -206,10 +207,20 @@ class WeightOnlyBackend(OnnxBackend):
         known = [each for each in times if each is not None]
         return Times(sum(t.token for t in known) or 1.0, sum(t.prompt for t in known) or 1.0)
 
-    def _cost(self, graph: Graph, node: NodeProto, config: OpConfig, whole: Times) -> float:
+    def _tradeoff(
+        self,
+        graph: Graph,
+        node: NodeProto,
+        config: OpConfig,
+        errors: Mapping[OpConfig, float],
+        whole: Times,
+    ) -> Tradeoff:
         shape = _product_shape(graph, node)
         times = None if shape is None else self.guard.times(*shape, config)
-        return 0.0 if times is None else times.mix(whole, self.wishes.prompt)
+        times = times or Times(0.0, 0.0)  # looking up rows costs nothing
+        cost = times.mix(whole, self.wishes.prompt)
+        phases = times.token / whole.token, times.prompt / whole.prompt
+        return Tradeoff(config, errors.get(config, 0.0), cost, _bytes(graph, node, config), phases)
 
 
 def _product_shape(graph: Graph, node: NodeProto) -> tuple[int, int] | None:
@@ -228,7 +239,8 @@ def _bytes(graph: Graph, node: NodeProto, config: OpConfig) -> int:
     columns = array.shape[1] if node.op_type == "Gather" else array.shape[0]
     size = config.weight.group_size or columns
     bits = {3: 4, 7: 8}.get(config.weight.bits, config.weight.bits)
-    return int(array.size * (bits / 8 + 4 / size))
+    rows = array.size // columns
+    return int(rows * -(-columns // size) * (size * bits / 8 + 4))  # groups are stored whole
 
 
 def _reason(graph: Graph, node: NodeProto) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,10 +35,13 @@ def emit(graph: Graph, weights: Mapping[str, Stored]) -> Graph:
     """The graph with the named nodes' weights stored as given."""
     nodes: list[NodeProto] = []
     arrays = dict(graph.weights)
+    shared = shared_tables(graph, weights)
     for node in graph.nodes:
         stored = weights.get(node.name)
         if stored is None:
             nodes.append(node)
+        elif node.name in shared:
+            nodes += _shared_table(graph, node, shared[node.name], weights, arrays)
         elif node.op_type == "Gather":
             nodes.append(_table(graph, node, stored.rounded, arrays))
         else:
@@ -65,7 +68,7 @@ def _product(
     rounded = in_blocks(widened(stored.rounded))
     packed, scales, zeros = pack_matmul_nbits(rounded)
     rows, columns = rounded.codes.shape
-    stem = graph.fresh(f"{node.input[1]}/q{rounded.format.bits}")
+    stem = _stem(graph, node, rounded)
     parts: dict[str, np.ndarray] = {"": packed, "/scales": scales.reshape(-1)}
     if zeros is not None:
         parts["/zeros"] = zeros.reshape(-1)
@@ -100,9 +103,14 @@ def _table(
     fmt = rounded.format
     stem = graph.fresh(f"{node.input[0]}/q{fmt.bits}")
     arrays |= {stem: pack_bits(rounded.codes, fmt.bits), f"{stem}/scales": rounded.scales}
+    return _lookup(node, [stem, f"{stem}/scales"], fmt)
+
+
+def _lookup(node: NodeProto, parts: Sequence[str], fmt: Format) -> NodeProto:
+    codes, scales = parts
     return helper.make_node(
         "GatherBlockQuantized",
-        [stem, node.input[1], f"{stem}/scales"],
+        [codes, node.input[1], scales],
         list(node.output),
         name=node.name,
         domain=MICROSOFT,
@@ -111,6 +119,69 @@ def _table(
         bits=fmt.bits,
         block_size=fmt.group_size,
     )
+
+
+def _stem(graph: Graph, product: NodeProto, rounded: Rounded) -> str:
+    return graph.fresh(f"{product.input[1]}/q{rounded.format.bits}")
+
+
+def shared_tables(graph: Graph, weights: Mapping[str, Stored]) -> dict[str, NodeProto]:
+    """Tables whose rows can be looked up in the codes of a product with the same matrix, by node.
+
+    That is a decoder's head where it is tied to the embedding. The table is then no less exact than
+    it was asked to be, and costs nothing.
+    """
+    named = [node for node in graph.nodes if node.name in weights]
+    return {
+        table.name: product
+        for table in named
+        for product in named
+        if table.op_type == "Gather"
+        and product.op_type == "MatMul"
+        and _serves(weights[product.name], weights[table.name])
+        and _is_turned(graph.weights[table.input[0]], graph.weights[product.input[1]])
+    }
+
+
+def _serves(product: Stored, table: Stored) -> bool:
+    fmt, columns = product.rounded.format, product.rounded.codes.shape[1]
+    return (
+        product.input_scales is None
+        and product.rounded.zeros is None
+        and fmt.bits in (4, 8)
+        and fmt.bits >= table.rounded.format.bits
+        and bool(fmt.group_size)
+        and columns % fmt.group_size == 0
+    )
+
+
+def _is_turned(table: np.ndarray, matrix: np.ndarray) -> bool:
+    """The first rows tell most pairs apart."""
+    if table.shape != matrix.shape[::-1]:
+        return False
+    return np.array_equal(table[:8], matrix.T[:8]) and np.array_equal(table, matrix.T)
+
+
+def _shared_table(
+    graph: Graph,
+    node: NodeProto,
+    product: NodeProto,
+    weights: Mapping[str, Stored],
+    arrays: dict[str, np.ndarray],
+) -> list[NodeProto]:
+    """The codes and scales of the product in the shape of a table."""
+    rounded = weights[product.name].rounded
+    stem = _stem(graph, product, rounded)
+    rows, columns = rounded.codes.shape
+    widths = {"": columns * rounded.format.bits // 8, "/scales": rounded.scales.shape[1]}
+    nodes = []
+    for end, width in widths.items():
+        shape, made = f"{stem}{end}/table_shape", f"{stem}{end}/table"
+        arrays[shape] = np.array([rows, width], np.int64)
+        name = f"{made}:Reshape"
+        nodes.append(helper.make_node("Reshape", [f"{stem}{end}", shape], [made], name=name))
+    parts = [f"{stem}{end}/table" for end in widths]
+    return [*nodes, _lookup(node, parts, rounded.format)]
 
 
 def widened(rounded: Rounded) -> Rounded:

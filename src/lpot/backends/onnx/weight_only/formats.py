@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from lpot.backends.onnx.abilities import dynamic_choices
 from lpot.core.backend import Target
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
-from lpot.core.weight_only.grid import Format
+from lpot.core.weight_only.grid import GROUPS, Format
 
-NEAREST, GPTQ, AWQ = "rtn", "gptq", "awq"
+NEAREST, GPTQ, AWQ, LEARNED = "rtn", "gptq", "awq", "learned"
 
 
 @dataclass(frozen=True)
@@ -18,19 +18,23 @@ class Wishes:
     """What the user allows, `quantization.weight_only` of the yaml."""
 
     bits: tuple[int, ...] = (4, 8)
-    group_size: tuple[int, ...] = (32,)
+    group_size: tuple[int, ...] = (32, 128)
     scheme: tuple[str, ...] = ("sym",)
-    algorithm: tuple[str, ...] = (GPTQ, NEAREST)
+    algorithm: tuple[str, ...] = (LEARNED, NEAREST)
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
     calibrated: bool = True  # are there data for GPTQ and AWQ?
 
 
-def product_choices(wishes: Wishes, target: Target) -> Iterator[OpConfig]:
-    """Of a product with a constant matrix: the fewest bits first, FP32 last."""
+def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[OpConfig]:
+    """Of a product with a constant matrix of so many columns: the fewest bits first, FP32 last.
+
+    In 8 bits the largest groups lose next to nothing, and are the fastest.
+    """
+    sizes = fitting(wishes.group_size, columns)
     for bits in sorted(wishes.bits):
         for scheme in wishes.scheme:
-            for size in wishes.group_size:
+            for size in sizes[-1:] if bits == 8 else sizes:
                 yield _config(bits, scheme, size, _algorithm(bits, wishes))
     yield dynamic_choices("MatMul", True, target)[0]
     yield FP32
@@ -38,11 +42,27 @@ def product_choices(wishes: Wishes, target: Target) -> Iterator[OpConfig]:
 
 def table_choices(wishes: Wishes, columns: int) -> Iterator[OpConfig]:
     """Of a table whose rows are looked up: the runtime wants groups that divide a row."""
-    sizes = [size for size in wishes.group_size if size and columns % size == 0]
+    sizes = [size for size in fitting(wishes.group_size, columns) if size and columns % size == 0]
     for bits in sorted({4, 8} & set(wishes.bits)):
         for size in sizes[:1]:
             yield _config(bits, "sym", size, NEAREST)
     yield FP32
+
+
+def fitting(sizes: Sequence[int], columns: int) -> list[int]:
+    """Groups that divide a row, from small to large: others are halved until they do.
+
+    The runtime stores and multiplies whole groups: what fills the last one up costs more than
+    finer groups. Where no group divides a row, it is filled up all the same.
+
+    >>> fitting((32, 128), 576), fitting((32, 128), 70), fitting((0,), 70)
+    ([32, 64], [32, 128], [0])
+    """
+    found = set()
+    for size in sizes:
+        halves = [part for part in (size, size // 2, size // 4, size // 8) if part in GROUPS]
+        found.add(next((part for part in halves if columns % part == 0), size))
+    return sorted(found, key=lambda size: size or columns)
 
 
 def _algorithm(bits: int, wishes: Wishes) -> str:

@@ -8,9 +8,9 @@ import numpy as np
 from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import feed, input_specs
+from lpot.backends.onnx.run import input_specs
 from lpot.backends.onnx.weight_only.emit import Stored
-from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, format_of, label
+from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, LEARNED, format_of, label
 from lpot.backends.onnx.weight_only.hessians import Gathering, Seen, watched
 from lpot.backends.onnx.weight_only.segments import (
     Segment,
@@ -22,10 +22,12 @@ from lpot.backends.onnx.weight_only.segments import (
 )
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
+from lpot.core.inputs import by_name
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpConfig
 from lpot.core.weight_only.awq import scaled
 from lpot.core.weight_only.gptq import gptq
+from lpot.core.weight_only.learned import learned
 from lpot.core.weight_only.nearest import round_to_nearest
 
 Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
@@ -54,7 +56,7 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
     if not segments:
         return
     specs = input_specs(graph)
-    held = entered(segments[0], (feed(specs, batch) for batch in batches))
+    held = entered(segments[0], (by_name(specs, batch) for batch in batches))
     for segment in segments:
         next(steps, None)
         here = [node for node in segment.nodes if node.name in layered and left[node.name]]
@@ -140,8 +142,9 @@ def _rounded(weight: np.ndarray, config: OpConfig, hessian: np.ndarray | None) -
     fmt, word = format_of(config), config.weight.algorithm
     if hessian is None:
         return Stored(round_to_nearest(weight, fmt))
-    if word == GPTQ:
-        return Stored(gptq(weight, hessian, fmt))
+    if word in (GPTQ, LEARNED):
+        found = gptq(weight, hessian, fmt)
+        return Stored(learned(weight, hessian, found) if word == LEARNED else found)
     energy = np.diagonal(hessian).astype(np.float32)
     if word == AWQ:
         scales, rounded = scaled(weight, energy, fmt)

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import feed, input_specs
+from lpot.backends.onnx.run import input_specs
 from lpot.backends.onnx.weight_only.formats import label
 from lpot.backends.onnx.weight_only.segments import (
     Piece,
@@ -22,6 +22,7 @@ from lpot.backends.onnx.weight_only.segments import (
 )
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
+from lpot.core.inputs import by_name
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpConfig
@@ -69,7 +70,7 @@ def _coarsest(name: str, configs: Sequence[OpConfig], store: WeightStore) -> OpC
 
 def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
     """The first tokens of one sample: enough to tell ops apart."""
-    fed = feed(input_specs(graph), probe)
+    fed = by_name(input_specs(graph), probe)
     found = {}
     for name, array in fed.items():
         part = array[:1] if array.ndim else array

@@ -7,12 +7,15 @@ import hashlib
 import io
 import json
 import tempfile
+import tokenize
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
 
 from lpot.backends.onnx.weight_only.emit import Stored
+from lpot.core.archive import check_archive
 from lpot.core.draft import write_bytes
 from lpot.core.weight_only.grid import Format, Rounded
 from lpot.core.weight_only.pack import pack_bits, unpack_bits
@@ -94,10 +97,7 @@ class WeightStore:
     def drop_damaged(self) -> None:
         """Files that an earlier run, or a disk, left unreadable are made again."""
         for path in self.folder.glob("*.npz") if self.folder is not None else ():
-            try:
-                with np.load(path, allow_pickle=False) as found:
-                    found["facts"]
-            except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            if not _is_whole(path):
                 with contextlib.suppress(OSError):
                     path.unlink()
 
@@ -105,3 +105,27 @@ class WeightStore:
         assert self.folder is not None
         key = hashlib.sha256(op.encode()).hexdigest()[:16]
         return self.folder / f"{key}-{word}.npz"
+
+
+def _is_whole(path: Path) -> bool:
+    """Are all its arrays there, as they were written?"""
+    try:
+        check_archive(path)
+        with zipfile.ZipFile(path) as archive:  # every piece has a checksum
+            if archive.testzip() is not None:
+                return False
+        with np.load(path, allow_pickle=False) as found:
+            bits, _, _, _ = found["facts"]
+            if not bits:
+                return True
+            rows, _ = found["codes"].shape
+            return int(found["columns"]) > 0 and len(found["scales"]) == rows
+    except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError):
+        return False
+    except (
+        RuntimeError,
+        zipfile.BadZipFile,
+        zlib.error,
+        tokenize.TokenError,
+    ):  # encrypted, it says
+        return False

@@ -28,7 +28,22 @@ PICKLE = (
 _PLAIN = (int, float, str, bool, tuple, list, type(None))
 
 
-class LowModule(nn.Module):  # type: ignore[misc]
+class StandIn(nn.Module):  # type: ignore[misc]
+    """A module in the place of another one. A forward that asks `isinstance(layer, nn.Conv2d)` gets
+    the answer that it would have got from the original; `type` tells the truth."""
+
+    def stand_for(self, original: nn.Module) -> None:
+        self.__dict__["_stands_for"] = original.__class__
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return self.__dict__.get("_stands_for", type(self))
+
+    def _get_name(self) -> str:
+        return type(self).__name__
+
+
+class LowModule(StandIn):
     """Holds int8 weights under `<name>_int8`, `<name>_scale` and biases under their own names.
 
     `parts` maps a weight's name in the original ("weight", "weight_ih_l0") to its integers. Only
@@ -42,6 +57,7 @@ class LowModule(nn.Module):  # type: ignore[misc]
         for name, value in original.__dict__.items():
             if not name.startswith("_") and isinstance(value, _PLAIN):
                 self.__dict__[name] = value
+        self.stand_for(original)
         self.kind = type(original).__name__
         self.parts = dict(parts)
         self._real: dict[str, torch.Tensor] = {}
@@ -86,20 +102,25 @@ class LowModule(nn.Module):  # type: ignore[misc]
         unexpected_keys: list[str],
         error_msgs: list[str],
     ) -> None:
-        """Its own tensors are taken for granted; those of another model would go unnoticed by what
-        was packed from them."""
-        for name, mine in self._buffers.items():
-            given = state_dict.get(prefix + name)
-            if given is None:
-                if mine is not None:
-                    missing_keys.append(prefix + name)
-            elif mine is None or given.shape != mine.shape or not torch.equal(given, mine):
-                error_msgs.append(f"{prefix}{name} is packed and can't be exchanged: {RELOAD}")
-        names = {prefix + name for name in self._buffers}
+        """Its own tensors are there already: those of another model would go unnoticed by what was
+        packed from them."""
+        wrong = self.strangers(state_dict, prefix)
+        error_msgs.extend(f"{key} is packed and can't be exchanged: {RELOAD}" for key in wrong)
+        names = {prefix + name for name, mine in self._buffers.items() if mine is not None}
+        missing_keys.extend(sorted(names - set(state_dict)))
         if strict:
             unexpected_keys.extend(
                 key for key in state_dict if key.startswith(prefix) and key not in names
             )
+
+    def strangers(self, state_dict: Mapping[str, Any], prefix: str) -> list[str]:
+        """The keys of a state dict that hold other values than this module, or the original's."""
+        given = {name: state_dict.get(prefix + name) for name in {*self.parts, *self._buffers}}
+        return [
+            prefix + name
+            for name, value in given.items()
+            if value is not None and not _equal(value, self._buffers.get(name))
+        ]
 
     def real(self, name: str) -> torch.Tensor:
         """A weight as floats: what the integers stand for, made when somebody asks."""
@@ -117,6 +138,26 @@ class LowModule(nn.Module):  # type: ignore[misc]
 
     def extra_repr(self) -> str:
         return ", ".join(f"{key}={value}" for key, value in self.facts().items())
+
+
+def _equal(given: torch.Tensor, mine: torch.Tensor | None) -> bool:
+    return mine is not None and given.shape == mine.shape and torch.equal(given, mine)
+
+
+def refuse_strangers(root: nn.Module) -> None:
+    """Let a model refuse another one's state before any tensor of it is taken over."""
+    root.register_load_state_dict_pre_hook(_refuse)
+
+
+def _refuse(root: nn.Module, state_dict: Mapping[str, Any], prefix: str, *others: Any) -> None:
+    for name, part in root.named_modules(prefix=prefix.removesuffix(".")):
+        wrong = (
+            part.strangers(state_dict, f"{name}." if name else "")
+            if isinstance(part, LowModule)
+            else ()
+        )
+        if wrong:
+            raise RuntimeError(f"{wrong[0]} is packed and can't be exchanged: {RELOAD}")
 
 
 def bias_name(weight: str) -> str:

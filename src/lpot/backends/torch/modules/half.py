@@ -7,14 +7,17 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch.modules.base import StandIn
 
-class HalfModule(nn.Module):  # type: ignore[misc]
+
+class HalfModule(StandIn):
     """Floats in, floats out; the weight is kept in the narrower type only."""
 
     def __init__(self, original: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()
         from lpot.backends.torch.clone import Cloner
 
+        self.stand_for(original)
         self.dtype = dtype
         self.inner = Cloner(original)()
         with torch.no_grad():

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from lpot.backends.torch.kernels import Affine, Geometry
 from lpot.backends.torch.modules.attention import LowAttention
-from lpot.backends.torch.modules.base import LowModule
+from lpot.backends.torch.modules.base import LowModule, StandIn
 from lpot.backends.torch.modules.dense import LowConv, LowLinear
 from lpot.backends.torch.modules.recurrent import LowRecurrent
 
@@ -46,11 +46,12 @@ class Side(nn.Module):  # type: ignore[misc]
         self.register_buffer("zero", torch.tensor(affine.zero_point, dtype=torch.uint8))
 
 
-class Spelled(nn.Module):  # type: ignore[misc]
+class Spelled(StandIn):
     """A linear or convolution: rounded input, int8 weight, and for convolutions rounded output."""
 
     def __init__(self, low: LowModule, speller: Speller) -> None:
         super().__init__()
+        self.stand_for(low)
         self.speller = speller
         weights = low.parts["weight"]
         self.axis = weights.axis

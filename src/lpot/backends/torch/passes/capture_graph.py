@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import operator
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,14 @@ from typing import Any
 import torch
 from torch import fx, nn
 from torch.fx._symbolic_trace import _assert_is_none
+from torch.nn import functional
 
 from lpot.backends.torch.data import parameters
 from lpot.backends.torch.kinds import Layer, is_frozen_norm, is_fused
 
 logger = logging.getLogger(__name__)
+
+MOMENTUM = 6  # among the arguments of batch_norm
 
 _CONSTANT = "_tensor_constant"  # how torch.fx names a tensor that it found in the code
 
@@ -64,10 +67,17 @@ class Capture:
     @cached_property
     def digest(self) -> str:
         """Identity of the data flow: the same code gives the same string."""
-        lines = [
-            f"{node.name} {node.op} {_target(node)} {node.args} {sorted(node.kwargs.items())}"
-            for node in self.graph.nodes
-        ]
+        return self._hash(_inference)
+
+    def is_known_as(self, digest: str) -> bool:
+        """Older files counted a batch norm's momentum, too."""
+        return digest in (self.digest, self._hash(lambda node: (node.args, node.kwargs)))
+
+    def _hash(self, arguments: Callable[[fx.Node], tuple[Any, Any]]) -> str:
+        lines = []
+        for node in self.graph.nodes:
+            args, kwargs = arguments(node)
+            lines.append(f"{node.name} {node.op} {_target(node)} {args} {sorted(kwargs.items())}")
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
     def site_of(self, node: fx.Node) -> str | None:
@@ -79,6 +89,14 @@ class Capture:
         if not isinstance(node, fx.Node) or node.op != "get_attr":
             return None
         return self.owners.get(str(node.target).rpartition(".")[0])
+
+
+def _inference(node: fx.Node) -> tuple[Any, Any]:
+    """The arguments without a batch norm's momentum, which counts in training alone."""
+    if node.target is not functional.batch_norm:
+        return node.args, node.kwargs
+    kwargs = {name: value for name, value in node.kwargs.items() if name != "momentum"}
+    return (*node.args[:MOMENTUM], *node.args[MOMENTUM + 1 :]), kwargs
 
 
 def capture(root: nn.Module, sites: Mapping[str, Layer]) -> tuple[Capture, ...]:

@@ -13,6 +13,7 @@ from torch.nn import functional
 from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.kinds import find
+from lpot.backends.torch.prune.cut import Skip
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import DataError, TrainingError
@@ -25,10 +26,20 @@ CLIP = 5.0  # of the gradient's norm
 def distill(
     student: nn.Module, teacher: nn.Module, loader: Iterable[Any], settings: Distill
 ) -> nn.Module:
-    """Train the student in place; its teacher stays as it is."""
+    """Train the student in place; its teacher's values stay as they are."""
     with torch.random.fork_rng():
         torch.manual_seed(settings.seed)
-        return _distill(student, teacher.eval(), loader, settings)
+        for root in (student, teacher):
+            _lay_out(root, torch.channels_last)  # convolutions are a fifth faster
+        trained = _distill(student, teacher.eval(), loader, settings)
+        _lay_out(trained, torch.contiguous_format)
+        return trained
+
+
+def _lay_out(root: nn.Module, layout: torch.memory_format) -> None:
+    for tensor in root.parameters():
+        if tensor.dim() == 4:
+            tensor.data = tensor.data.contiguous(memory_format=layout)
 
 
 def _distill(
@@ -47,7 +58,7 @@ def _distill(
             for raw in loader:
                 batch = split(raw, None)
                 inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
-                labels = None if mixes else batch.labels
+                labels = batch.labels if inputs is batch.inputs else None
                 loss = _loss(student, teacher, inputs, labels, small, large, settings)
                 _step(student, optimizer, loss)
                 pace.step()
@@ -84,17 +95,34 @@ def _length(loader: Iterable[Any]) -> int:
 
 
 def _mixed(module: nn.Module, inputs: Inputs) -> Inputs:
-    """Pictures blended with others of the batch; anything else as it is."""
+    """Pictures blended with others of the batch, with parts of others put in, or as they are, each
+    as often; anything else as it is.
+
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019).
+    """
     positional, named = arguments(module, inputs)
     values = [*positional, *named.values()]
     if len(values) != 1 or not isinstance(values[0], torch.Tensor):
         return inputs
     value = values[0]
-    if value.dim() != 4 or not value.is_floating_point():
+    way = int(torch.randint(0, 3, ()))
+    if value.dim() != 4 or not value.is_floating_point() or way == 0:
         return inputs
-    share = torch.rand((len(value), 1, 1, 1))
+    share = torch.rand((len(value), 1, 1, 1)) if way == 1 else _window(value)
     blended = share * value + (1 - share) * value.flip(0)
     return {next(iter(named)): blended} if named else (blended,)
+
+
+def _window(pictures: torch.Tensor) -> torch.Tensor:
+    """0 in a part of random size and place, 1 around it."""
+    high, wide = pictures.shape[2:]
+    side = float(torch.rand(())) ** 0.5
+    rows, columns = max(1, int(side * high)), max(1, int(side * wide))
+    top = int(torch.randint(0, high - rows + 1, ()))
+    left = int(torch.randint(0, wide - columns + 1, ()))
+    found = torch.ones((1, 1, high, wide))
+    found[:, :, top : top + rows, left : left + columns] = 0.0
+    return found
 
 
 def _loss(
@@ -190,5 +218,13 @@ def watched_layers(student: nn.Module, teacher: nn.Module) -> list[str]:
         and sum(id(inner) in ops for inner in part.modules()) > 1
     ]
     outer = [name for name in found if not any(name.startswith(f"{top}.") for top in found)]
+    # Before blocks that were removed it is the last one's output that counts; before the first that
+    # is left, nothing could give it.
+    gone = [isinstance(known[name], Skip) for name in outer]
+    outer = [
+        name
+        for place, name in enumerate(outer)
+        if not all(gone[: place + 1]) and not any(gone[place + 1 : place + 2])
+    ]
     places = {(index + 1) * len(outer) // LAYERS - 1 for index in range(LAYERS)}
     return [outer[place] for place in sorted(places) if place >= 0]

@@ -7,7 +7,6 @@ channels that it touches.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -20,6 +19,7 @@ from lpot.backends.torch.prune.flow import Flow
 from lpot.backends.torch.prune.rules import RULES
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, group_of
+from lpot.core.compress.samples import first
 
 
 class _Recorder(TorchDispatchMode):  # type: ignore[misc]
@@ -59,11 +59,4 @@ def find_groups(module: nn.Module, inputs: Inputs) -> list[Group]:
 
 def one_sample(inputs: Inputs) -> Inputs:
     """With one sample, views that merge the batch with heads can still be read."""
-    if isinstance(inputs, Mapping):
-        return {name: _first(value) for name, value in inputs.items()}
-    return tuple(map(_first, inputs))
-
-
-def _first(value: Any) -> Any:
-    shape = getattr(value, "shape", ())
-    return value[:1] if len(shape) > 0 else value
+    return first(inputs, 1)

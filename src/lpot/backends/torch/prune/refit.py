@@ -43,7 +43,7 @@ def refit(
     known = dict(teacher.named_modules())
     names = [name for name in _order(student, batches[0]) if _fits(known.get(name))]
     fitted: list[str] = []
-    for name in tracked(names):
+    for name in names if most is not None else tracked(names):  # a look is part of another count
         if most is not None and len(fitted) >= most:
             break
         kept = left.get(f"{name}.weight")

@@ -13,12 +13,12 @@ from torch import nn
 from lpot.backends.torch import save as saving
 from lpot.backends.torch.loop import taught_loss, training_loop
 from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.prune.cut import Shape, left_of, removed, shape_of, skipped
 from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
 from lpot.backends.torch.prune.refit import refit
 from lpot.backends.torch.prune.store import ModuleWeights
-from lpot.backends.torch.workshop import Workshop
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Kept
 from lpot.core.compress.prunable import Parts
@@ -96,7 +96,10 @@ class PruneVerbs:
     def hooked_loop(
         self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
     ) -> Callable[[nn.Module], None]:
-        return training_loop(section, loader, hooks)
+        """Where the loss knows a teacher, that is the model as it was before."""
+        if "KnowledgeDistillationLoss" not in section["criterion"]:
+            return training_loop(section, loader, hooks)
+        return lambda module: self.distilling_loop(section, loader, module, hooks)(module)
 
     def provide_trainers(self) -> None:
         """They are known since the loop's module was imported."""
@@ -140,16 +143,16 @@ def _outside(kept: Kept, blocks: Sequence[str]) -> Kept:
 def _handle(source: TorchModel, module: nn.Module) -> TorchModel:
     """A pruned module as a model that trials can be built from."""
     root = module.cpu().float().eval()
-    workshop = Workshop(root)
-    made = TorchModel(source.backend, workshop.fresh(), workshop=workshop, names=source._names)
+    prepared = Prepared(root)
+    made = TorchModel(source.backend, prepared.fresh(), prepared=prepared, names=source._names)
     made.shape = shape_of(root, _root(source)) if source.shape is None else source.shape
     return made
 
 
 def _root(model: TorchModel) -> nn.Module:
-    if model.workshop is None:
+    if model.prepared is None:
         raise UnsupportedModel("this model is quantized already: prune the FP32 model")
-    return model.workshop.root
+    return model.prepared.root
 
 
 __all__ = ["GONE", "PruneVerbs", "Shape", "Variant", "variant_of"]

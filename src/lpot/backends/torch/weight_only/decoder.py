@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from lpot.backends.torch.load import check_sizes, made_of
 from lpot.backends.torch.weight_only.kernels import Chooser
 from lpot.backends.torch.weight_only.linear import WeightOnlyLinear
+from lpot.core.checked import read_json
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
 from lpot.data.gptq_folder import GptqFolder
 
@@ -46,13 +47,18 @@ def _empty(folder: Path) -> Any:
         import transformers
     except ImportError as error:
         raise BackendUnavailable("pytorch", "transformers") from error
-    raw = json.loads((folder / "config.json").read_text("utf-8"))
+    raw = read_json(folder / "config.json", "save the model again", UnsupportedModel)
+    check_sizes(raw, folder)
     raw.pop("quantization_config", None)
-    config = transformers.AutoConfig.for_model(raw.pop("model_type"), **raw)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    if (folder / "generation_config.json").is_file():
-        model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
-    return model
+
+    def make() -> Any:
+        config = transformers.AutoConfig.for_model(raw.pop("model_type"), **raw)
+        model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+        if (folder / "generation_config.json").is_file():
+            model.generation_config = transformers.GenerationConfig.from_pretrained(folder)
+        return model
+
+    return made_of(folder, make)
 
 
 def _put(model: nn.Module, name: str, module: nn.Module) -> None:

@@ -33,7 +33,7 @@ from lpot.core.recipe import TensorConfig
 logger = logging.getLogger(__name__)
 
 
-class Workshop:
+class Prepared:
     """Holds a private FP32 copy of the user's module; trials are copies that share its tensors.
 
     `given` holds the user's own parameters by name: weights that an eval_func changed in place
@@ -55,7 +55,7 @@ class Workshop:
         self._given = given
         self._gaps: dict[str, nn.Module] = {}
         self._scaled: dict[tuple[str, bytes], nn.Module] = {}
-        self._equalized: dict[tuple[object, ...], Workshop] = {}
+        self._equalized: dict[tuple[object, ...], Prepared] = {}
         self._cloner = Cloner(pristine)
         self._weights: dict[tuple[object, ...], dict[str, Weights]] = {}
         self._tied: dict[tuple[object, ...], Weights] = {}
@@ -133,7 +133,7 @@ class Workshop:
         """Op → the batch norm that is folded into it."""
         return {op: chain.norm for chains in self._chains.values() for op, chain in chains.items()}
 
-    def equalized(self, factors: Factors) -> Workshop:
+    def equalized(self, factors: Factors) -> Prepared:
         """The same function with channel ranges equalized; itself when there are no factors."""
         if not factors:
             return self
@@ -142,7 +142,7 @@ class Workshop:
             root = self._cloner()
             changed = apply_factors(dict(root.named_modules()), self.streams, self.norms, factors)
             given = {**self._shared(), **{name: item.clone() for name, item in changed.items()}}
-            self._equalized[key] = Workshop(root, given)
+            self._equalized[key] = Prepared(root, given)
         self._guard()
         return self._equalized[key]
 

@@ -1,0 +1,44 @@
+"""What is fed to a model is of its types and shapes, or refused by name."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lpot.core.batch import InputSpec
+from lpot.core.errors import DataError
+from lpot.core.inputs import by_name
+
+X = InputSpec("x", "float32", ("n", 3))
+IDS = InputSpec("ids", "int64", None)
+SCALE = InputSpec("scale", "float32", ())
+TEXT = InputSpec("text", "object", (None,))
+
+
+def test_what_fits_is_cast_and_named():
+    fed = by_name([X, IDS], (np.zeros((2, 3)), np.zeros(2, np.uint8)))
+    assert [(name, value.dtype.name) for name, value in fed.items()] == [
+        ("x", "float32"),
+        ("ids", "int64"),
+    ]
+    assert by_name([SCALE], ([2],))["scale"].shape == ()
+    assert by_name([TEXT], {"text": np.array(["a"])})["text"].dtype == object
+    turned = by_name([X], (np.zeros((3, 2), np.float32).T,))["x"]
+    assert turned.flags.c_contiguous
+
+
+@pytest.mark.parametrize(
+    ("spec", "inputs", "words"),
+    [
+        (X, (1, 2), r"has 1 input\(s\) \(x\), but 2 were given"),
+        (X, {"y": 1}, r"'x' is missing; given were \['y'\]"),
+        (X, ([[1, 2], [3]],), "'x' is not one array"),
+        (X, (np.zeros((2, 3), np.uint8),), "'x' expects float32, got uint8: convert"),
+        (X, ([["a", "b", "c"]],), "'x' expects float32, got <U1|got str"),
+        (X, (np.zeros((2, 4), np.float32),), r"expects shape \[n, 3\], got \[2, 4\]$"),
+        (X, (np.zeros(3, np.float32),), r"got \[3\]: is the batch dimension missing\?"),
+    ],
+)
+def test_what_does_not_fit_is_refused_by_name(spec, inputs, words):
+    with pytest.raises(DataError, match=words):
+        by_name([spec], inputs)
