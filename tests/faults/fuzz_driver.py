@@ -49,6 +49,7 @@ KINDS: dict[str, tuple[Callable[[Path], tuple[Path, Callable[[], Any]]], bool]] 
     "row of tune-all": (workspace.row, True),
     "observations": (workspace.observations, False),
     "advice": (workspace.advice, True),
+    "findings": (workspace.findings, True),
     "progress.json": (workspace.now, True),
     "deploy.yaml": (workspace.deploy, False),
     "lock": (workspace.lock, True),

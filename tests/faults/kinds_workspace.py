@@ -159,6 +159,24 @@ def advice(root: Path) -> tuple[Path, Opener]:
     return path, lambda: _read(path)
 
 
+def findings(root: Path) -> tuple[Path, Opener]:
+    """What was found out about each op, kept for a rerun."""
+    from lpot.core.recipe import FP32, OpKey, Recipe
+    from lpot.core.strategy import Tradeoff
+    from lpot.jobs.tune.findings import Findings
+
+    key = OpKey("conv", "Conv")
+    path, made = root / "findings.json", Recipe({key: FP32})
+
+    def show() -> None:
+        read = Findings(path)
+        read.numbers("gains", made, lambda: {key: 1.0})
+        read.tradeoffs(made, lambda: {key: (Tradeoff(FP32, 0.1, 0.2, 3, (0.4,)),)})
+
+    show()
+    return path, show
+
+
 def now(root: Path) -> tuple[Path, Opener]:
     """What a run says of itself while it works, as the dashboard reads it."""
     from lpot.jobs.report.beacon import NAME, Now, read_now

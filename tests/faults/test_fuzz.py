@@ -54,6 +54,7 @@ SILENT = {
     "matrix.json",
     "row of tune-all",
     "advice",
+    "findings",
     "progress.json",
     "lock",
     "times",

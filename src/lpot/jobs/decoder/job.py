@@ -83,11 +83,15 @@ class DecoderJob(Job):
 
     def tradeoffs(self) -> Tradeoffs:
         """Error, time and bytes of each format of each op."""
-        recipe = self.space.default()
-        observations = self.observe(recipe.samples)
-        if observations is None or not observations.probe:
-            return {}
         if not isinstance(self.backend, Rounding):
+            return {}
+        recipe = self.space.default()
+        self.backend.known = self.findings.tradeoffs(recipe, lambda: self._find(recipe.samples))
+        return self.backend.known
+
+    def _find(self, samples: int) -> Tradeoffs:
+        observations = self.observe(samples)
+        if not isinstance(self.backend, Rounding) or observations is None or not observations.probe:
             return {}
         self.listener.phase("rounding weights, and asking each what it does to the answer")
         try:

@@ -69,6 +69,9 @@ class Insight:
 
     def rest(self, recipe: Recipe) -> Mapping[OpKey, float]:
         """The error that remains when one more op of the recipe is kept in float, op by op."""
+        return self.job.findings.numbers("rest", recipe, lambda: self._find_rest(recipe))
+
+    def _find_rest(self, recipe: Recipe) -> dict[OpKey, float]:
         job = self.job
         observations = job.observe(recipe.samples)
         if observations is None or not observations.probe:
@@ -82,8 +85,13 @@ class Insight:
         return errors(job.backend, job.model, able, observations, probe)
 
     def _ask(self, name: str, verb: Verb, phase: str) -> dict[OpKey, float]:
-        job = self.job
         recipe = self.space.default()
+        return self.job.findings.numbers(
+            name, recipe, lambda: self._find(name, verb, phase, recipe)
+        )
+
+    def _find(self, name: str, verb: Verb, phase: str, recipe: Recipe) -> dict[OpKey, float]:
+        job = self.job
         observations = job.observe(recipe.samples)
         if observations is None:
             return {}

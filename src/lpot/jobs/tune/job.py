@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from lpot.core.backend import Observations
@@ -12,6 +12,7 @@ from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
 from lpot.core.errors import WorkspaceError
 from lpot.core.evaluate import Evaluator
+from lpot.core.journal import key_of
 from lpot.core.limits import Watch
 from lpot.core.model import Model
 from lpot.core.progress import Listener
@@ -22,6 +23,7 @@ from lpot.core.strategy import Tradeoffs
 from lpot.core.trial import Trial
 from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.many.pool import Observed
+from lpot.jobs.tune.findings import Findings
 from lpot.jobs.tune.plan import Plan
 from lpot.jobs.tune.statistics import Statistics
 from lpot.version import VERSION
@@ -63,6 +65,11 @@ class Job(Plan):
     def timing_inputs(self) -> Inputs | None:
         """The batch that models are timed on."""
         return None if self.calibration is None else self.calibration.first.inputs
+
+    @cached_property
+    def findings(self) -> Findings:
+        """What this run, now or before, has found out about its ops."""
+        return Findings(self.workspace.folder / f"findings-{key_of(self.fingerprint)}.json")
 
     def tradeoffs(self) -> Tradeoffs:
         """Sensitivity, time and bytes of each format of each op, where that can be known."""
