@@ -12,6 +12,7 @@ from typing import Any
 
 from lpot.backends.tensorflow.freeze import Frozen, concrete
 from lpot.backends.tensorflow.freeze_function import TRACING, cause, safe, traced
+from lpot.backends.tensorflow.hdf5 import check_hdf5
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import first_line
 from lpot.backends.tensorflow.runtime import tf
@@ -48,6 +49,7 @@ def keras_file(path: Path, spec: ModelSpec) -> Frozen:
 
     try:
         check_archive(path)
+        check_hdf5(path)
         model = keras.saving.load_model(path, compile=False, safe_mode=True)
     except KERAS_DAMAGE as error:
         text = str(error)
