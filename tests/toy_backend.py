@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,8 @@ import numpy as np
 
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs, InputSpec
-from lpot.core.errors import CalibrationError, DataError, UnsupportedModel
+from lpot.core.errors import CalibrationError, UnsupportedModel
+from lpot.core.inputs import by_name
 from lpot.core.model import Model
 from lpot.core.numerics import (
     QuantParams,
@@ -209,12 +210,7 @@ def _scale(params: QuantParams) -> np.ndarray:
 
 
 def _array(model: ToyModel, inputs: Inputs) -> np.ndarray:
-    values = list(inputs.values() if isinstance(inputs, Mapping) else inputs)
-    columns = model.net.layers[0].weight.shape[0]
-    if len(values) != 1 or np.ndim(values[0]) != 2 or np.shape(values[0])[1] != columns:
-        shapes = [list(np.shape(value)) for value in values]
-        raise DataError(f"the toy takes one input x of shape [?, {columns}], got {shapes}")
-    return np.asarray(values[0], np.float32)
+    return by_name(model.inputs, inputs)["x"]
 
 
 def _read(path: Path) -> Net:

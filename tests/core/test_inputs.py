@@ -11,6 +11,7 @@ from lpot.core.inputs import by_name
 
 X = InputSpec("x", "float32", ("n", 3))
 IDS = InputSpec("ids", "int64", None)
+SMALL = InputSpec("small", "uint8", None)
 SCALE = InputSpec("scale", "float32", ())
 TEXT = InputSpec("text", "object", (None,))
 
@@ -21,6 +22,9 @@ def test_what_fits_is_cast_and_named():
         ("x", "float32"),
         ("ids", "int64"),
     ]
+    assert by_name([SMALL], (np.array([True]),))["small"].tolist() == [1]
+    assert by_name([IDS], ([1.0],))["ids"].tolist() == [1]
+    assert by_name([X], (np.ones((2, 3), np.uint8),), loose={"x"})["x"].dtype == np.float32
     assert by_name([SCALE], ([2],))["scale"].shape == ()
     assert by_name([TEXT], {"text": np.array(["a"])})["text"].dtype == object
     turned = by_name([X], (np.zeros((3, 2), np.float32).T,))["x"]
@@ -34,6 +38,11 @@ def test_what_fits_is_cast_and_named():
         (X, {"y": 1}, r"'x' is missing; given were \['y'\]"),
         (X, ([[1, 2], [3]],), "'x' is not one array"),
         (X, (np.zeros((2, 3), np.uint8),), "'x' expects float32, got uint8: convert"),
+        (X, (np.ones((2, 3), bool),), "'x' expects float32, got bool: convert"),
+        (IDS, (np.ones(2),), "'ids' expects int64, got float64: convert"),
+        (IDS, ([1.5],), "'ids' expects int64, which can't hold all values of the float64 given"),
+        (SMALL, (np.array([300]),), "'small' expects uint8, which can't hold all values of the"),
+        (SMALL, (np.array([-1], np.int8),), "'small' expects uint8, which can't hold all"),
         (X, ([["a", "b", "c"]],), "'x' expects float32, got <U1|got str"),
         (X, (np.zeros((2, 4), np.float32),), r"expects shape \[n, 3\], got \[2, 4\]$"),
         (X, (np.zeros(3, np.float32),), r"got \[3\]: is the batch dimension missing\?"),

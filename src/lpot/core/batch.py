@@ -72,10 +72,13 @@ class Batch:
         return tuple(self.inputs.values() if isinstance(self.inputs, Mapping) else self.inputs)
 
     @property
+    def nbytes(self) -> int:
+        return sum(map(size_in_bytes, self.values))
+
+    @property
     def size(self) -> int:
         """Number of samples: the leading dimension of the first input."""
-        values = self.inputs.values() if isinstance(self.inputs, Mapping) else self.inputs
-        for value in values:
+        for value in self.values:
             if getattr(value, "is_nested", False):  # torch's, of which some have no shape
                 return int(value.size(0))
             shape = getattr(value, "shape", None)

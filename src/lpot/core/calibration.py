@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import Batch, Inputs, Reader, Runs, as_array, size_in_bytes
+from lpot.core.batch import Batch, Inputs, Reader, Runs, as_array
 from lpot.core.errors import CalibrationError, DataError
 from lpot.core.loader import LOOK_AHEAD_BYTES, LOOK_AHEAD_SAMPLES, Loader, copied
 
@@ -96,7 +96,7 @@ class Calibration:
                 return iter(held), float("inf")
             held.append(owned(batch))
             seen += max(1, batch.size)
-            size += sum(map(size_in_bytes, batch.values))
+            size += batch.nbytes
         self.notes.append(
             f"the calibration loader has no length and did not end within {seen} samples: "
             f"{ENDLESS_SAMPLES} are used; set `calibration.sampling_size` to choose how many"

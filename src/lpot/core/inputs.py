@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,30 +10,11 @@ import numpy as np
 from lpot.core.batch import Inputs, InputSpec, as_array
 from lpot.core.errors import DataError
 
-# The array in the input's type; `listed`: it was given as plain numbers, which have no type yet.
-Cast = Callable[[InputSpec, np.ndarray, bool], np.ndarray]
-
-
-def same_kind(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
-    """Same kind only: pixels in uint8 given to a float model are most likely not normalised."""
-    if array.dtype.name == spec.dtype:
-        return array
-    if spec.dtype == "object":
-        return array.astype(object)
-    want = np.dtype(spec.dtype)
-    kinds = {array.dtype.kind, want.kind}
-    if len(kinds) == 1 or kinds <= set("iu") or (listed and array.dtype.kind in "biuf"):
-        return array.astype(want)
-    raise DataError(
-        f"input {spec.name!r} expects {spec.dtype}, got {array.dtype.name}: "
-        f"convert it in the loader (.astype('{spec.dtype}'), with the model's own scaling)"
-    )
-
 
 def by_name(
-    specs: Sequence[InputSpec], inputs: Inputs, cast: Cast = same_kind
+    specs: Sequence[InputSpec], inputs: Inputs, loose: Collection[str] = ()
 ) -> dict[str, np.ndarray]:
-    """The arrays to feed.
+    """The arrays to feed; inputs in `loose` take numbers of any kind.
 
     >>> by_name([InputSpec("x", "float32", ("n", 2))], ([[1, 2]],))["x"].dtype.name
     'float32'
@@ -47,10 +28,10 @@ def by_name(
             f"the model has {len(specs)} input(s) ({', '.join(spec.name for spec in specs)}), "
             f"but {len(inputs)} were given"
         )
-    return {spec.name: _fitting(spec, given, cast) for spec in specs}
+    return {spec.name: _fitting(spec, given, spec.name in loose) for spec in specs}
 
 
-def _fitting(spec: InputSpec, given: Mapping[str, Any], cast: Cast) -> np.ndarray:
+def _fitting(spec: InputSpec, given: Mapping[str, Any], loose: bool) -> np.ndarray:
     if spec.name not in given:
         raise DataError(f"input {spec.name!r} is missing; given were {sorted(map(str, given))}")
     value = given[spec.name]
@@ -61,7 +42,7 @@ def _fitting(spec: InputSpec, given: Mapping[str, Any], cast: Cast) -> np.ndarra
     listed = isinstance(value, list | tuple | int | float)
     if listed and array.dtype == object and spec.dtype != "object":  # NumPy before 1.24
         raise DataError(f"input {spec.name!r} is not one array: its parts differ in shape")
-    array = cast(spec, array, listed)
+    array = _typed(spec, array, listed or loose)
     if spec.shape == () and array.size == 1:
         array = array.reshape(())
     if not spec.fits(array.shape):
@@ -72,3 +53,34 @@ def _fitting(spec: InputSpec, given: Mapping[str, Any], cast: Cast) -> np.ndarra
             f"input {spec.name!r} expects shape [{wanted}], got {list(array.shape)}{hint}"
         )
     return np.asarray(array, order="C")  # ascontiguousarray makes a vector of a scalar
+
+
+def _typed(spec: InputSpec, array: np.ndarray, loose: bool) -> np.ndarray:
+    """In the input's type, if it is of the same kind, or has no type yet (plain numbers).
+
+    Integers are not taken for floats: they are most likely pixels that nobody has scaled. Some
+    runtimes would cast them without a word, others not; here all are alike.
+    """
+    if array.dtype.name == spec.dtype:
+        return array
+    if spec.dtype == "object":
+        return array.astype(object)
+    want = np.dtype(spec.dtype)
+    if _kind(array.dtype) != _kind(want) and not (loose and array.dtype.kind in "biuf"):
+        raise DataError(
+            f"input {spec.name!r} expects {spec.dtype}, got {array.dtype.name}: "
+            f"convert it in the loader (.astype('{spec.dtype}'), with the model's own scaling)"
+        )
+    with np.errstate(invalid="ignore", over="ignore"):
+        cast = array.astype(want)
+    if want.kind in "biu" and not np.array_equal(cast, array):
+        raise DataError(
+            f"input {spec.name!r} expects {spec.dtype}, which can't hold all values of the "
+            f"{array.dtype.name} given: convert it in the loader"
+        )
+    return cast
+
+
+def _kind(dtype: np.dtype[Any]) -> str:
+    """Integers and flags are one kind; bfloat16 is not NumPy's own."""
+    return {"b": "i", "u": "i", "V": "f"}.get(dtype.kind, dtype.kind)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from lpot.core.batch import Inputs
+from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.histogram import TensorStats
 from lpot.core.loader import copied as kept
@@ -18,6 +18,7 @@ Array = npt.NDArray[np.floating[Any]]
 Named = Mapping[str, Sequence[str] | Mapping[str, str]]
 
 PROBE_SAMPLES = 32  # kept to compare outputs on
+PROBE_BYTES = 64 << 20  # of a batch that is kept; the first is, whatever its size
 NO_BATCH = "the calibration loader gave no batch: it is empty, or a generator already used up"
 OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
 
@@ -78,19 +79,55 @@ def copied(stats: Mapping[str, TensorStats]) -> dict[str, TensorStats]:
     return {name: item.copy() for name, item in stats.items()}
 
 
+class ChannelStats:
+    """Extremes and means of channels over all batches so far, by tensor (or module)."""
+
+    def __init__(self) -> None:
+        self._extremes: dict[str, Array] = {}  # smallest and largest, in two rows
+        self._means: dict[str, Array] = {}
+
+    def widen(self, name: str, low: Array, high: Array) -> None:
+        """A batch whose channels lie between these."""
+        known = self._extremes.get(name, (low, high))
+        self._extremes[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
+
+    def average(self, name: str, mean: Array, share: float) -> None:
+        """A batch that is such a share of all that was seen so far, with the means of its channels.
+
+        Doubles: the weighted sum of two means near float32's end is beyond it.
+        """
+        known = self._means.get(name, mean)
+        with np.errstate(invalid="ignore"):  # what is not finite is left out in the end
+            self._means[name] = known * np.float64(1.0 - share) + mean * np.float64(share)
+
+    def extremes(self) -> dict[str, Extremes]:
+        return {name: Extremes(*rows) for name, rows in _finite(self._extremes).items()}
+
+    def means(self) -> dict[str, Array]:
+        return {name: mean.astype(np.float32) for name, mean in _finite(self._means).items()}
+
+
+def _finite(found: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: array for name, array in found.items() if np.isfinite(array).all()}
+
+
 class Snapshots:
     """The books of one calibration pass: what was seen, a few batches, a snapshot for each size.
 
     `take` makes a snapshot of so many samples, with the batches kept so far. Size 0 stands for
-    everything.
+    everything. Batches are copied if they are kept: loaders may write the next one into the same
+    memory.
     """
 
     def __init__(
-        self, sizes: Sequence[int], take: Callable[[int, tuple[Inputs, ...]], Observations]
+        self,
+        sizes: Sequence[int],
+        take: Callable[[int, tuple[Inputs, ...]], Observations],
+        copy: Callable[[Inputs], Inputs] = kept,
     ) -> None:
         self.seen = 0
         self._sizes = sizes
-        self._take = take
+        self._take, self._copy = take, copy
         self._wanted = sorted({size for size in sizes if size > 0})
         self._done: dict[int, Observations] = {}
         self._probe: list[Inputs] = []
@@ -98,15 +135,23 @@ class Snapshots:
         self._latest: Inputs | None = None
 
     def add(self, inputs: Inputs, count: int) -> None:
-        """A batch of so many samples has been taken in. It is copied if it is kept: loaders may
-        write the next one into the same memory. The very same inputs again show nothing new."""
-        if self._probed < PROBE_SAMPLES and inputs is not self._latest:
-            self._probe.append(kept(inputs))
+        """A batch of so many samples has been taken in. The very same inputs again show nothing
+        new."""
+        if not self._probe or (inputs is not self._latest and self._has_room(inputs)):
+            self._probe.append(self._copy(inputs))
             self._probed += count
         self._latest = inputs
         self.seen += count
         while self._wanted and self.seen >= self._wanted[0]:
             self._done[self._wanted.pop(0)] = self._take(self.seen, tuple(self._probe))
+
+    def _has_room(self, inputs: Inputs) -> bool:
+        return self._probed < PROBE_SAMPLES and Batch(inputs).nbytes <= PROBE_BYTES
+
+    @property
+    def is_complete(self) -> bool:
+        """Would more batches change nothing?"""
+        return not self._wanted and 0 not in self._sizes
 
     def all(self) -> dict[int, Observations]:
         """By size; those that the data did not reach have all of it."""

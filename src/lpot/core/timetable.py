@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
-from lpot.core.card import write_text
+from lpot.core.cache import keep, recall
 from lpot.core.cpu import this_cpu
-from lpot.core.regular import read_regular
-
-logger = logging.getLogger(__name__)
 
 FOLDER = "LPOT_CACHE"  # environment: where to keep it, in place of the user's cache folder
 
@@ -23,7 +20,7 @@ class Timetable:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._known = _read(path)
+        self._known = recall(path, _seconds) or {}
 
     @classmethod
     def of_this_machine(cls, versions: Mapping[str, str]) -> Timetable:
@@ -41,11 +38,7 @@ class Timetable:
         return self._known[name]
 
     def save(self) -> None:
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_text(self.path, json.dumps(dict(sorted(self._known.items())), indent=1) + "\n")
-        except OSError as error:
-            logger.info("%s: times are not kept (%s)", self.path, error.strerror)
+        keep(self.path, dict(sorted(self._known.items())), "times are")
 
 
 def cache_folder() -> Path:
@@ -56,9 +49,5 @@ def cache_folder() -> Path:
     return (Path(home) if home else Path.home() / ".cache") / "lpot"
 
 
-def _read(path: Path) -> dict[str, float]:
-    try:
-        raw = json.loads(read_regular(path))
-        return {str(name): float(value) for name, value in raw.items()}
-    except (OSError, ValueError, AttributeError, TypeError, RecursionError):
-        return {}
+def _seconds(raw: Any) -> dict[str, float]:
+    return {str(name): float(value) for name, value in raw.items()}

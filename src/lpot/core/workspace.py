@@ -179,7 +179,7 @@ def _owner(path: Path) -> str:
     """Who holds the lock. It says so a moment after it took it: until then nobody is named there,
     or whoever held it before."""
     for pause in (*[0.05] * 10, 0.0):
-        number = _written_pid(path)
+        number = written_pid(path)
         if number is not None and is_alive(number):
             return f"process {number}"
         time.sleep(pause)
@@ -188,7 +188,7 @@ def _owner(path: Path) -> str:
     return f"a process that process {number} started before it ended"
 
 
-def _written_pid(path: Path) -> int | None:
+def written_pid(path: Path) -> int | None:
     try:
         number = json.loads(read_regular(path))["pid"]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):

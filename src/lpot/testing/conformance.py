@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.backend import Backend, Observations, Traced
-from lpot.core.batch import Batch, Inputs
+from lpot.core.batch import Batch, Inputs, as_array
 from lpot.core.errors import LpotError
 from lpot.core.loader import copied
 from lpot.core.model import Model
@@ -260,6 +260,24 @@ class BackendConformance:
             assert str(error)
         else:
             raise AssertionError("seven inputs of six dimensions were accepted")
+
+    def test_integers_are_not_taken_for_floats(self) -> None:
+        """Pixels that nobody has scaled are refused by every backend, or by none."""
+        case = self.given
+        values = [as_array(value) for value in Batch(case.batches[0]).values]
+        if any(value.dtype.kind != "f" for value in values):
+            return
+        pixels = [np.zeros(value.shape, np.uint8) for value in values]
+        by_name = isinstance(case.batches[0], Mapping)
+        try:
+            case.backend.run(
+                case.model,
+                dict(zip(case.batches[0], pixels, strict=True)) if by_name else tuple(pixels),
+            )
+        except LpotError as error:
+            assert "uint8" in str(error)
+        else:
+            raise AssertionError("uint8 was accepted by a model of floats")
 
 
 _CHILD = """

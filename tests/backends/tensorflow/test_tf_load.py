@@ -427,12 +427,14 @@ def test_batches_that_do_not_fit_are_told_what_was_expected(inputs: Any, words: 
         BACKEND.run(BACKEND.load(little()), inputs)
 
 
-def test_inputs_are_taken_by_name_and_cast_if_nothing_is_lost() -> None:
+def test_inputs_are_taken_by_name_and_cast_within_their_kind() -> None:
     model = BACKEND.load(little())
     whole = np.random.default_rng(0).integers(0, 9, (2, 16, 16, 8))
     expected = BACKEND.run(model, (whole.astype(np.float32),))[0]
-    for given in ({"x:0": whole}, {"x": whole.astype(np.uint8)}, (whole.tolist(),)):
+    for given in ({"x:0": whole.astype(np.float64)}, (whole.tolist(),)):
         np.testing.assert_array_equal(BACKEND.run(model, given)[0], expected)
+    with pytest.raises(DataError, match="'x' expects float32, got uint8: convert it in the loader"):
+        BACKEND.run(model, {"x": whole.astype(np.uint8)})
 
 
 def test_a_recipe_for_an_unknown_op_says_so() -> None:

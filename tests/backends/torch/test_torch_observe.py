@@ -16,8 +16,8 @@ from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, made
+from lpot.core import observations
 
-observing = importlib.import_module("lpot.backends.torch.observe")
 watching = importlib.import_module("lpot.backends.torch.tally")
 
 
@@ -64,12 +64,12 @@ def test_the_probe_is_bounded_and_a_copy() -> None:
             yield (buffer,)
 
     probe = BACKEND.observe(model, reused(), (0,))[0].probe
-    assert len(probe) == observing.PROBE_SAMPLES // 8
+    assert len(probe) == observations.PROBE_SAMPLES // 8
     assert [float(inputs[0][0, 0]) for inputs in probe] == [0.0, 1.0, 2.0, 3.0]
 
 
 def test_a_single_huge_batch_is_kept_for_the_ranking(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(observing, "PROBE_BYTES", 16)
+    monkeypatch.setattr(observations, "PROBE_BYTES", 16)
     model = BACKEND.load(nn.Linear(4, 2))
     batches = [(torch.ones(8, 4) * scale,) for scale in (1, 2)]
     (kept,) = BACKEND.observe(model, batches)[0].probe

@@ -41,6 +41,8 @@ def observe(
             if values.size:
                 stats[name].update(values, low, high)
         found.add(feeds, count)
+        if found.is_complete:
+            break
     return found.all()
 
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from lpot.backends.mxnet.network import Network, infer
 from lpot.backends.mxnet.runtime import CPU, MXNetError, first_line, hushed, mx
-from lpot.core.batch import Inputs, InputSpec
+from lpot.core.batch import Inputs
 from lpot.core.errors import DataError
-from lpot.core.inputs import by_name, same_kind
+from lpot.core.inputs import by_name
 
 FUSING = "MXNET_SUBGRAPH_BACKEND"
 KEPT = 4  # executors at once: a loader has one shape, and a shorter last batch
@@ -88,9 +88,5 @@ def fitting_shapes(network: Network, feeds: Feeds) -> dict[str, tuple[int, ...]]
 
 def feed(network: Network, inputs: Inputs) -> Feeds:
     """Inputs by name; those of an input that takes any number are cast to it."""
-
-    def cast(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
-        return same_kind(spec, array, listed or spec.name in network.loose)
-
-    found = by_name(network.inputs, inputs, cast)
+    found = by_name(network.inputs, inputs, network.loose)
     return {name: np.ascontiguousarray(value) for name, value in found.items()}

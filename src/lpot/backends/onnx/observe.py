@@ -7,7 +7,6 @@ its maximum and at most 64 Ki sampled values, whatever its size.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -21,7 +20,7 @@ from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
 from lpot.core.histogram import TensorStats
 from lpot.core.inputs import by_name
-from lpot.core.observations import Extremes, Observations, Snapshots, copied
+from lpot.core.observations import ChannelStats, Observations, Snapshots, copied
 
 SAMPLED = 65536
 
@@ -35,19 +34,27 @@ def observe(
     graph = augment(model.prepared, tensors, products, averaged) if tensors else None
     watched = session(graph) if graph is not None else None
     stats = {name: TensorStats.empty() for name in tensors}
-    channels: dict[str, np.ndarray] = {}
-    means: dict[str, np.ndarray] = {}
-    found = Snapshots(sizes, partial(_snapshot, stats, channels, means))
+    channels = ChannelStats()
+    found = Snapshots(
+        sizes,
+        lambda seen, probe: Observations(
+            seen, copied(stats), probe, channels=channels.extremes(), means=channels.means()
+        ),
+    )
     for inputs in batches:
         feeds = by_name(model.inputs, inputs)
         count = _count(feeds)
         if watched is not None:
             outputs = run_session(watched, model.inputs, feeds)
             _update(stats, tensors, outputs)
-            rest = outputs[3 * len(tensors) :]
-            _update_channels(channels, products, rest)
-            _update_means(means, list(averaged), rest[2 * len(products) :], found.seen, count)
+            rest = iter(outputs[3 * len(tensors) :])
+            for name in products:
+                channels.widen(name, next(rest), next(rest))
+            for name in averaged:
+                channels.average(name, next(rest), count / (found.seen + count))
         found.add(feeds, count)
+        if found.is_complete:
+            break
     return found.all()
 
 
@@ -73,45 +80,6 @@ def product_inputs(graph: Graph, tensors: Sequence[str]) -> dict[str, int]:
             if weight is not None and weight.ndim == 2 and not attribute(node, "transA", 0):
                 found[node.input[0]] = weight.shape[1 if attribute(node, "transB", 0) else 0]
     return found
-
-
-def _update_channels(
-    channels: dict[str, np.ndarray], products: Mapping[str, int], outputs: list[np.ndarray]
-) -> None:
-    """The smallest and the largest value of each channel so far, in one array of two rows."""
-    for index, name in enumerate(products):
-        low, high = outputs[2 * index : 2 * index + 2]
-        known = channels.get(name, np.stack([low, high]))
-        channels[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
-
-
-def _update_means(
-    means: dict[str, np.ndarray],
-    names: Sequence[str],
-    outputs: list[np.ndarray],
-    seen: int,
-    count: int,
-) -> None:
-    """The mean of each channel over all samples so far."""
-    for name, found in zip(names, outputs, strict=True):
-        known = means.get(name, np.zeros_like(found))
-        means[name] = (known * seen + found * count) / (seen + count)
-
-
-def _snapshot(
-    stats: Mapping[str, TensorStats],
-    channels: Mapping[str, np.ndarray],
-    means: Mapping[str, np.ndarray],
-    seen: int,
-    probe: tuple[Inputs, ...],
-) -> Observations:
-    return Observations(
-        seen,
-        copied(stats),
-        probe,
-        channels={name: Extremes(*rows) for name, rows in channels.items()},
-        means=dict(means),
-    )
 
 
 def augment(

@@ -29,7 +29,7 @@ from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.memory import give_back
 from lpot.core.numerics import TensorStats
-from lpot.core.observations import NO_BATCH, Extremes, Observations, Snapshots, copied
+from lpot.core.observations import NO_BATCH, ChannelStats, Observations, Snapshots, copied
 
 SHAPED_STEPS = 16  # shapes of so many batches are compared
 
@@ -129,8 +129,7 @@ class _Gathered:
     def __init__(self, prepared: Prepared, scales: Mapping[str, np.ndarray]) -> None:
         self.scales = scales
         self.columns, self.averaged = prepared.columns, tuple(prepared.averaged)
-        self.means: dict[str, np.ndarray] = {}
-        self.extremes: dict[str, np.ndarray] = {}  # smallest and largest by channel, in two rows
+        self.channels = ChannelStats()
         self.stats = {name: TensorStats.empty() for name in prepared.watched}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.steps = 0
@@ -145,13 +144,9 @@ class _Gathered:
             if self.steps < SHAPED_STEPS:
                 self.shapes[name] = (*self.shapes.get(name, ()), *map(int, shape))
         for name, (low, high) in zip(self.columns, columns, strict=True):
-            known = self.extremes.get(name, (low, high))
-            self.extremes[name] = np.stack([np.minimum(known[0], low), np.maximum(known[1], high)])
+            self.channels.widen(name, low, high)
         for name, mean in zip(self.averaged, means, strict=True):
-            known = self.means.get(name, mean)
-            share = count / (seen + count)
-            with np.errstate(invalid="ignore"):  # what is not finite is left out in the end
-                self.means[name] = (1.0 - share) * known + share * mean
+            self.channels.average(name, mean, count / (seen + count))
         self.steps += 1
 
     def snapshot(self, seen: int, probe: tuple[Inputs, ...]) -> Observations:
@@ -159,12 +154,8 @@ class _Gathered:
             seen,
             copied(self.stats),
             probe,
-            channels={name: Extremes(*rows) for name, rows in _finite(self.extremes).items()},
-            means=_finite(self.means),
+            channels=self.channels.extremes(),
+            means=self.channels.means(),
             factors=self.scales,
             shapes=dict(self.shapes),
         )
-
-
-def _finite(found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    return {name: array for name, array in found.items() if np.isfinite(array).all()}

@@ -140,7 +140,7 @@ def feed(specs: Sequence[InputSpec], inputs: Inputs) -> dict[str, Any]:
     if isinstance(inputs, Mapping):
         inputs = {_plain(key): value for key, value in inputs.items()}
     plain = [replace(spec, name=_plain(spec.name)) for spec in specs]
-    fed = by_name(plain, inputs, _lossless)
+    fed = by_name(plain, inputs)
     return {full_name(spec.name): fed[name.name] for spec, name in zip(specs, plain, strict=True)}
 
 
@@ -154,23 +154,3 @@ def _components(inputs: tuple[Any, ...]) -> tuple[Any, ...]:
 def _plain(name: Any) -> str:
     text = str(getattr(name, "name", name))
     return text[:-2] if text.endswith(":0") else text
-
-
-def _lossless(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
-    """TensorFlow casts whatever it is fed; here only what loses nothing."""
-    if spec.dtype == "object" or array.dtype.name == spec.dtype:
-        return array
-    want = np.dtype(spec.dtype)
-    if array.dtype.kind not in "fiub":
-        raise DataError(
-            f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}"
-        )
-    with np.errstate(invalid="ignore", over="ignore"):
-        cast = array.astype(want)
-        same_kind = array.dtype.kind == want.kind == "f"
-        if same_kind or np.array_equal(cast.astype(array.dtype), array):
-            return cast
-    raise DataError(
-        f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)} with values "
-        f"that {spec.dtype} can't hold: convert it in the loader"
-    )

@@ -13,13 +13,9 @@ from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
 from lpot.backends.torch.trust import same_outputs
 from lpot.backends.torch.watch import Watch
-from lpot.core.backend import Observations
-from lpot.core.batch import Batch, Inputs, size_in_bytes
+from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import CalibrationError
-from lpot.core.observations import NO_BATCH
-
-PROBE_SAMPLES = 32
-PROBE_BYTES = 64 << 20
+from lpot.core.observations import NO_BATCH, Observations, Snapshots
 
 
 def observe(
@@ -32,26 +28,15 @@ def observe(
         raise CalibrationError(NO_BATCH)
     factors = useful_factors(prepared, first)
     watch = Watch(prepared.equalized(factors), factors)
-    probe: list[Inputs] = []
-    done: dict[int, Observations] = {}
-    wanted = sorted({size for size in sizes if size > 0})
-    seen = kept = 0
+    found = Snapshots(sizes, watch.snapshot, owned)
     for number, inputs in enumerate(chain((first,), source), start=1):
         watch.run(inputs, number)
         if number == 1:
             watch.confirm(inputs)
-        count = Batch(inputs).size
-        # The first is kept whatever its size: without any there is no ranking.
-        if not probe or (kept < PROBE_SAMPLES and nbytes(inputs) <= PROBE_BYTES):
-            probe.append(owned(inputs))
-            kept += count
-        seen += count
-        while wanted and seen >= wanted[0]:
-            done[wanted.pop(0)] = watch.snapshot(seen, probe)
-        if not wanted and 0 not in sizes:
+        found.add(inputs, Batch(inputs).size)
+        if found.is_complete:
             break
-    last = watch.snapshot(seen, probe)
-    return {size: done.get(size, last) for size in sizes}
+    return found.all()
 
 
 def useful_factors(prepared: Prepared, inputs: Inputs) -> dict[str, np.ndarray]:
@@ -66,8 +51,3 @@ def useful_factors(prepared: Prepared, inputs: Inputs) -> dict[str, np.ndarray]:
     if factors and same_outputs(truth, call(prepared.equalized(factors).fresh(), inputs)):
         return factors
     return {}
-
-
-def nbytes(inputs: Inputs) -> int:
-    values = inputs.values() if not isinstance(inputs, tuple) else inputs
-    return sum(map(size_in_bytes, values))

@@ -15,7 +15,6 @@ from lpot.backends.torch.data import owned
 from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.model import state
 from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_plain, make_rounded
-from lpot.backends.torch.observe import nbytes
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import inlet_name
 from lpot.core.backend import Observations
@@ -50,7 +49,7 @@ class Trainee:
         inputs = owned(_inputs(self.native, args, named))
         self.seen.append(inputs)
         self._kept += Batch(inputs).size
-        self._bytes += nbytes(inputs)
+        self._bytes += Batch(inputs).nbytes
 
 
 def _inputs(module: nn.Module, args: tuple[Any, ...], named: dict[str, Any]) -> Inputs:

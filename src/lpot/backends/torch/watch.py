@@ -104,12 +104,12 @@ class Watch:
         found = self._norms.readers()
         return {op: norm for op, norm in found.items() if self._confirmed.get(op) == norm}
 
-    def snapshot(self, seen: int, probe: list[Inputs]) -> Observations:
+    def snapshot(self, seen: int, probe: tuple[Inputs, ...]) -> Observations:
         tally, trusted = self._tally, self.trusted
         return Observations(
             seen,
             copied(tally.stats),
-            tuple(probe),
+            probe,
             channels=self._channels.extremes(),
             powers=self._channels.powers(),
             factors=self._factors,

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.batch import InputSpec, as_array, size_in_bytes, split
+from lpot.core.batch import InputSpec, as_array, split
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.feed import Shapes, check, settle, synthetic
 
@@ -133,7 +133,7 @@ def from_loader(
             return found, False
         batch = split(raw, names)
         found.append(batch.inputs)
-        held += sum(map(size_in_bytes, batch.values))
+        held += batch.nbytes
     if not found:
         raise DataError("the loader gave no batch: it is empty, or already used up")
     return found, True

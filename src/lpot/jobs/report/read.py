@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +14,9 @@ from lpot.core.errors import HistoryError
 from lpot.core.goal import Goal
 from lpot.core.history import NAME, History
 from lpot.core.preference import recorded, recorded_goal
-from lpot.core.regular import read_regular
 from lpot.core.report import FORMAT, Report, State, finite, planned_rows, trial_row
 from lpot.core.trial import Score, Trial
+from lpot.core.workspace import written_pid
 from lpot.jobs.report.shape import Shape
 from lpot.jobs.report.write import DATA, journal_size
 from lpot.jobs.storage.workspace import fetched
@@ -155,10 +154,8 @@ def _lost(goal: Goal | None, baseline: Score | None, best: Trial | None) -> dict
 
 def _is_alive(workspace: Path) -> bool:
     """Is the process that tuned here last still there? The lock itself is left alone."""
-    try:
-        return is_alive(int(json.loads(read_regular(workspace / "lock"))["pid"]))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return False
+    number = written_pid(workspace / "lock")
+    return number is not None and is_alive(number)
 
 
 def _near(folder: Path) -> str:

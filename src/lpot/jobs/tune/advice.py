@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 from dataclasses import replace
-from pathlib import Path
 
 from lpot.core.backend import Observations
-from lpot.core.card import write_text
+from lpot.core.cache import keep, recall
 from lpot.core.journal import key_of
 from lpot.core.model import Model
 from lpot.core.ptq.distance import few, mean_distance
 from lpot.core.ptq.sensitivity import errors
 from lpot.core.recipe import Recipe
-from lpot.core.regular import read_regular
 from lpot.core.space import TuningSpace
 from lpot.jobs.tune.job import Job
-
-logger = logging.getLogger(__name__)
 
 BETTER = 0.8  # of the outputs' error, below which advice is taken
 FAR = 0.3  # of the outputs' size: nobody would call that the same model
@@ -32,10 +26,10 @@ def advised(job: Job, space: TuningSpace) -> TuningSpace:
     is kept with the run, so that a rerun needs no calibration to propose the same recipes.
     """
     place = job.workspace.folder / f"advice-{key_of(job.fingerprint)}.json"
-    known = _read(place)
+    known = recall(place, Recipe.from_json)
     if known is None:
         known = _best_advice(job, space)
-        _write(place, known)
+        keep(place, known.to_json(), "the advice is")
     return space.preferring(known)
 
 
@@ -91,17 +85,3 @@ def how_far(job: Job, model: Model, observations: Observations | None) -> str:
     if share > FAR:
         return f"far from FP32: {told}; give an evaluate function or a metric to search with"
     return told
-
-
-def _read(place: Path) -> Recipe | None:
-    try:
-        return Recipe.from_json(json.loads(read_regular(place)))
-    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError):
-        return None  # none yet, or one that can't be used
-
-
-def _write(place: Path, recipe: Recipe) -> None:
-    try:
-        write_text(place, json.dumps(recipe.to_json()) + "\n")
-    except OSError as error:
-        logger.info("%s: the advice is not kept (%s)", place, error.strerror)

@@ -6,21 +6,18 @@ is replayed must propose the recipes of before. Nothing is measured twice then, 
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from lpot.core.card import write_text
+from lpot.core.cache import UNUSABLE, keep, recall
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.regular import read_regular
 from lpot.core.strategy import Tradeoff, Tradeoffs
 
 logger = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-UNUSABLE = (ValueError, KeyError, TypeError, IndexError, AttributeError, RecursionError)
 
 
 class Findings:
@@ -28,7 +25,7 @@ class Findings:
 
     def __init__(self, place: Path) -> None:
         self.place = place
-        self._known = _read(place)
+        self._known: dict[str, Any] = recall(place, dict) or {}
 
     def numbers(
         self, question: str, recipe: Recipe, ask: Callable[[], Mapping[OpKey, float]]
@@ -56,22 +53,8 @@ class Findings:
         found = ask()
         if found:
             self._known[name] = to_json(found)
-            self._write()
+            keep(self.place, self._known, "findings are")
         return from_json(to_json(found))
-
-    def _write(self) -> None:
-        try:
-            write_text(self.place, json.dumps(self._known) + "\n")
-        except OSError as error:
-            logger.info("%s: findings are not kept (%s)", self.place, error.strerror)
-
-
-def _read(place: Path) -> dict[str, Any]:
-    try:
-        known = json.loads(read_regular(place))
-    except (OSError, *UNUSABLE):
-        return {}  # none yet, or a file that can't be used
-    return known if isinstance(known, dict) else {}
 
 
 def _numbers_to_json(numbers: Mapping[OpKey, float]) -> list[Any]:
