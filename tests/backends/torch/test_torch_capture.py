@@ -128,49 +128,6 @@ def test_an_op_called_past_its_part_is_noticed() -> None:
     assert noise(model, built, batches) > 25
 
 
-class Broadcast(nn.Module):
-    """A sum of unlike shapes must not be done in place."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide = nn.Conv2d(3, 4, 3, padding=1)
-        self.narrow = nn.Conv2d(3, 4, 1)
-        self.last = nn.Conv2d(4, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        small = self.narrow(nn.functional.adaptive_avg_pool2d(x, 1))
-        return self.last(self.wide(x) + small)
-
-
-class Kept(nn.Module):
-    """A summand that is read again after the sum must not be overwritten."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a = nn.Conv2d(3, 4, 3, padding=1)
-        self.b = nn.Conv2d(4, 4, 3, padding=1)
-        self.c = nn.Conv2d(4, 4, 1)
-        self.d = nn.Conv2d(4, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> Any:
-        a = self.a(x)
-        total = self.b(a) + a
-        return self.c(total), self.d(a), a
-
-
-@pytest.mark.parametrize("kind", [Broadcast, Kept])
-def test_sums_that_need_care(kind: type[nn.Module]) -> None:
-    model = BACKEND.load(nets.seeded(kind()))
-    batches = nets.images()
-    observations = BACKEND.observe(model, batches, (0,))[0]
-    built = BACKEND.build(model, default(model), observations)
-    assert built.captured
-    assert noise(model, built, batches) > 25
-    first = BACKEND.run(built, batches[0])
-    for one, other in zip(first, BACKEND.run(built, batches[0]), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
 def test_another_batch_size_runs_the_same_program() -> None:
     model, _, observations = made("cnn")
     built = BACKEND.build(model, default(model), observations)
@@ -249,56 +206,6 @@ def test_ops_that_move_values_take_them_as_they_come() -> None:
     # a and its padding stay uint8 for b; b's value is padded with 3, which is a float op, so nobody
     # wants it in uint8 before c rounds it; c and the shuffle stay uint8 for d.
     assert seen == [True, True, False, False, False, False, True, True, False]
-
-
-class ReluThenSum(nn.Module):
-    """The relu stands before the sum: it must not be moved behind it."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(3, 4, 1)
-        self.relu, self.c = nn.ReLU(), nn.Conv2d(4, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.c(self.relu(self.a(x)) + self.b(x))
-
-
-@pytest.mark.parametrize("by_hand", [False, True])
-def test_a_relu_before_a_sum_stays_there(by_hand: bool) -> None:
-    module = nets.seeded(ReluThenSum()).eval()
-    if by_hand:
-        from torch.ao.quantization import fuse_modules
-
-        module = fuse_modules(module, [["a", "relu"]])
-    model = BACKEND.load(module)
-    batches = nets.images()
-    observations = BACKEND.observe(model, batches, (0,))[0]
-    built = BACKEND.build(model, default(model), observations)
-    assert built.captured
-    assert noise(model, built, batches) > 25
-
-
-class InPlace(nn.Module):
-    """The shortcut reads what an activation has changed in place."""
-
-    def __init__(self, act: nn.Module) -> None:
-        super().__init__()
-        self.a, self.act = nn.Conv2d(3, 4, 3, padding=1), act
-        self.b, self.c = nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 4, 1)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = self.a(x)
-        y = self.b(self.act(x))
-        return self.c(y + x)
-
-
-@pytest.mark.parametrize("act", [nn.ReLU(True), nn.Hardswish(True), nn.LeakyReLU(0.3, True)])
-def test_what_is_changed_in_place_is_changed_for_all(act: nn.Module) -> None:
-    model = BACKEND.load(nets.seeded(InPlace(act)))
-    batches = nets.images()
-    observations = BACKEND.observe(model, batches, (0,))[0]
-    built = BACKEND.build(model, default(model), observations)
-    assert noise(model, built, batches) > 25
 
 
 def test_samples_without_a_batch_dimension_are_served() -> None:
