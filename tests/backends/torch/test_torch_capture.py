@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -80,6 +81,55 @@ def test_an_optional_argument_takes_the_original_forward() -> None:
             found, truth = built.native(x, **arguments), module(x, **arguments)
             assert float((found - truth).abs().max()) < 0.1 * float(truth.abs().max())
         assert torch.equal(built.native(x=x), built.native(x))
+
+
+class Stage(nn.Module):
+    """As the encoders of transformers are written: options that are always given, and any more."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4)
+        self.last = nn.Conv2d(4, 4, 1)
+
+    def forward(
+        self, x: torch.Tensor, more: bool = False, mask: Any = None, **options: Any
+    ) -> OrderedDict[str, torch.Tensor]:
+        y = self.last(torch.relu(self.norm(self.conv(x))))
+        y = y if mask is None else y * mask
+        return OrderedDict(out=y + 1 if more else y)
+
+
+class Optioned(nn.Module):
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        self.stage, self.args, self.kwargs = Stage(), args, kwargs
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if float(x.sum()) > 1e9:  # read as a whole it is not
+            return x
+        found = self.stage(x, *self.args, **self.kwargs)
+        return found["out"] if type(found) is OrderedDict else x
+
+
+@pytest.mark.parametrize(
+    ("options", "captured"),
+    [
+        (Optioned(), True),
+        (Optioned(more=False, mask=None), True),
+        (Optioned(False, mask=None), True),
+        (Optioned(more=True), False),
+        (Optioned(0), False),  # is as good as False, but not the same
+        (Optioned(mask=torch.ones(1)), False),
+        (Optioned(cache=None), False),
+    ],
+)
+def test_options_that_say_what_leaving_them_out_says(options: nn.Module, captured: bool) -> None:
+    model = BACKEND.load(nets.seeded(options))
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert list(built.captured) == (["stage"] if captured else [])
+    assert noise(model, built, batches) > 25
 
 
 class Liar(nn.Module):

@@ -58,8 +58,8 @@ class Trust:
         if times >= COMPARED_CALLS:
             return program(*args, **kwargs)
         with aside():
-            copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
-            truth = type(program.module).forward(program.module, *copies[0], **copies[1])
+            values, named = map(_copy, args), {key: _copy(item) for key, item in kwargs.items()}
+            truth = type(program.module).forward(program.module, *values, **named)
         self._compared[part] = times + 1
         try:
             found = program(*args, **kwargs)
@@ -70,6 +70,10 @@ class Trust:
                 return found
         self.refuse(part)
         return truth
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def same_outputs(truth: Any, found: Any) -> bool:
