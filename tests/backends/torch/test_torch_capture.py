@@ -156,6 +156,22 @@ def test_a_wrong_reading_is_not_trusted() -> None:
     assert noise(model, built, batches) > 25
 
 
+@pytest.mark.parametrize("count", [1, 3])
+def test_a_wrong_reading_leaves_no_ranges_behind(count: int) -> None:
+    """A convolution on its own has the range of its own values, not of those behind the norm."""
+    module = nets.seeded(Liar())
+    with torch.no_grad():  # the norm makes its values a hundred times smaller
+        module.conv.weight.mul_(100)
+        module.norm.running_var.fill_(1e4)
+    model = BACKEND.load(module)
+    batches = nets.images()[:count]
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    assert "" not in Findings.of(observations).trusted
+    assert observations.tensors["conv:out"].maximum > 50
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25
+
+
 class Outsider(nn.Module):
     """Calls an op of a captured part from outside of it."""
 

@@ -39,6 +39,10 @@ class Trust:
     def refused(self, part: str) -> bool:
         return part in self._refused
 
+    def is_proven(self, part: str) -> bool:
+        """Was it compared as often as it is going to be, without a difference?"""
+        return self._compared.get(part, 0) >= COMPARED_CALLS and part not in self._refused
+
     def check_caller(self, part: str | None) -> None:
         """An op of the part runs: is somebody calling it past the part that it was captured in?"""
         if part is not None and part not in self._active:

@@ -11,7 +11,7 @@ import logging
 import operator
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -184,11 +184,16 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         return super()._proxy_placeholder(name, *details)
 
     def create_arg(self, a: Any) -> Any:
-        """As torch.fx does, but an OrderedDict doesn't become another kind of dictionary."""
-        if type(a) is not OrderedDict:
-            return super().create_arg(a)
-        items = [(key, super(_Tracer, self).create_arg(value)) for key, value in a.items()]
-        return self.create_node("call_function", OrderedDict, (items,), {})
+        """As torch.fx does, but what is more than a plain dictionary stays so: an OrderedDict, the
+        outputs of transformers."""
+        if is_dataclass(a) and isinstance(a, dict):
+            given = {item.name: getattr(a, item.name) for item in fields(a)}
+            made = {name: self.create_arg(value) for name, value in given.items()}
+            return self.create_node("call_function", type(a), (), made)
+        if type(a) is OrderedDict:
+            items = [(key, self.create_arg(value)) for key, value in a.items()]
+            return self.create_node("call_function", OrderedDict, (items,), {})
+        return super().create_arg(a)
 
     def iter(self, obj: fx.Proxy) -> Any:
         """Parts whose number stands in the code can be gone through: list(x.chunk(2, 1))."""
