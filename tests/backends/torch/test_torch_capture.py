@@ -132,6 +132,29 @@ def test_options_that_say_what_leaving_them_out_says(options: nn.Module, capture
     assert noise(model, built, batches) > 25
 
 
+class Named(nn.Module):
+    """Inputs given by name, and a transposed convolution that is told the size of its output."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.norm = nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4)
+        self.up, self.last = nn.ConvTranspose2d(4, 4, 3, stride=2), nn.Conv2d(4, 3, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm(input=self.down(input=x)))
+        return self.last(input=torch.relu(self.up(y, output_size=x.shape[2:])))
+
+
+@pytest.mark.parametrize("size", [16, 17])
+def test_ops_called_with_more_than_their_input(size: int) -> None:
+    model = BACKEND.load(nets.seeded(Named()))
+    assert [part.name for part in model.prepared.captures] == [""]
+    batches = [(torch.randn(2, 3, size, size),) for _ in range(2)]
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25
+
+
 class Liar(nn.Module):
     """torch.fx reads it without complaint, and wrongly."""
 

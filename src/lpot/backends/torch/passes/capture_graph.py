@@ -220,6 +220,7 @@ def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
     try:
         graph = _Tracer(ops).trace(module, concrete_args=defaults)
         _drop_defaults(graph, defaults)
+        _place_inputs(module, graph, ops)
     except TRACE_ERRORS as error:
         logger.debug("%s can't be captured: %s", type(module).__name__, error)
         return None
@@ -227,6 +228,14 @@ def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
     if not {"placeholder", "call_module"} <= present or any(map(_acts_aside, graph.nodes)):
         return None
     return graph
+
+
+def _place_inputs(module: nn.Module, graph: fx.Graph, ops: Collection[int]) -> None:
+    """layer(input=x) is layer(x)."""
+    for node in graph.nodes:
+        named = node.op == "call_module" and not node.args and list(node.kwargs) == ["input"]
+        if named and id(module.get_submodule(str(node.target))) in ops:
+            node.args, node.kwargs = (node.kwargs["input"],), {}
 
 
 def _defaults(module: nn.Module) -> dict[str, Any]:
