@@ -155,26 +155,36 @@ def _write_pt2(
 
 def _dynamic(positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """The batch is open; so is every dimension of ids and masks."""
+    ids = _shapes_of_ids(positional, named)
 
     def axes(value: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dim() == 0:
             return None
-        return {axis: torch.export.Dim.AUTO for axis in range(_open(value))}
+        return {axis: torch.export.Dim.AUTO for axis in range(_open(value, ids))}
 
     if named:
         return {name: pytree.tree_map(axes, value) for name, value in named.items()}
     return tuple(pytree.tree_map(axes, value) for value in positional)
 
 
-def _open(value: torch.Tensor) -> int:
-    """How many of its dimensions, from the first on, may have another size."""
-    return 1 if value.is_floating_point() else int(value.dim())
+def _shapes_of_ids(positional: tuple[Any, ...], named: Mapping[str, Any]) -> set[torch.Size]:
+    values = pytree.tree_leaves((positional, dict(named)))
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    return {value.shape for value in tensors if not value.is_floating_point()}
+
+
+def _open(value: torch.Tensor, ids: set[torch.Size]) -> int:
+    """How many of its dimensions, from the first on, may have another size. A mask may be of
+    floats."""
+    is_mask = value.shape in ids
+    return int(value.dim()) if is_mask or not value.is_floating_point() else 1
 
 
 def _open_axes(positional: tuple[Any, ...], named: Mapping[str, Any]) -> list[int]:
     """The number of open axes of every tensor that goes in, in order."""
+    ids = _shapes_of_ids(positional, named)
     values = pytree.tree_leaves((positional, dict(named)))
-    return [_open(value) for value in values if isinstance(value, torch.Tensor)]
+    return [_open(value, ids) for value in values if isinstance(value, torch.Tensor)]
 
 
 def name_axes(model: Any, counts: Sequence[int]) -> None:

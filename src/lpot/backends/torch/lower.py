@@ -14,7 +14,14 @@ from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.modules import LowConv
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.find_chains import Chain
-from lpot.backends.torch.passes.keep_int8 import Plan, is_add, is_cat, is_pool, plan
+from lpot.backends.torch.passes.keep_int8 import (
+    Plan,
+    acts_in_place,
+    is_add,
+    is_cat,
+    is_pool,
+    plan,
+)
 from lpot.backends.torch.program import Action, Function, Program, assemble, float_action
 
 
@@ -51,6 +58,7 @@ class Lowering:
         self.plan: Plan = plan(captured, chains, modules, scales.coded)
         self.order = {node: number for number, node in enumerate(captured.graph.nodes)}
         self.actions: dict[fx.Node, Action | fx.Node | None] = {}
+        self.overwritten: set[fx.Node] = set()  # by sums that were fused
 
     @property
     def pays(self) -> bool:
@@ -115,6 +123,9 @@ class Lowering:
             module: Any = self.modules[name]
             if not _can_sum(module) or not self._is_free(other, node):
                 continue
+            if other is chain.first.args[0] or not self._may_wait(chain, node):
+                continue
+            self.overwritten.add(other)
             for part in chain.nodes:
                 self.actions[part] = None
             weights, inlet = module.parts["weight"], module.settings.inlet
@@ -132,6 +143,15 @@ class Lowering:
             user is at or (self.order[user] < self.order[at] and user in self.plan.chains)
             for user in value.users
         )
+
+    def _may_wait(self, chain: Chain, at: fx.Node) -> bool:
+        """Is what the op reads unchanged until the sum, which is when it will run?"""
+        node = chain.last.next
+        while node is not at:
+            if acts_in_place(self.captured, node, self.modules):
+                return False
+            node = node.next
+        return chain.first.args[0] not in self.overwritten
 
     def _cat(self, node: fx.Node) -> None:
         outlet = self.scales.value(None, node, self.plan.reader[node])

@@ -150,7 +150,8 @@ def _timed(program: Program, clock: _Clock, modules: Mapping[str, nn.Module]) ->
     finish = program.finish
     if finish is not None:
         finish = _timed_convert(finish, clock, "outputs")
-    return Program(program.module, program.names, steps, program.values, program.result, finish)
+    names, values, result = program.names, program.values, program.result
+    return Program(program.module, names, steps, values, result, finish, program.defaults)
 
 
 def _timed_step(step: Step, clock: _Clock, modules: Mapping[str, nn.Module]) -> Callable[..., Any]:

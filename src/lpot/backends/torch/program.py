@@ -6,7 +6,8 @@ import copy
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import Signature, signature
+from functools import cached_property
+from inspect import Parameter, Signature, signature
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.core.errors import UnsupportedModel
 
 Function = Callable[..., Any]
+
+_BY_PLACE = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
+_UNKNOWN = object()  # no argument has this value
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +54,11 @@ class Program:
         values: Sequence[Any],
         result: Any,
         finish: Function | None = None,
+        defaults: Mapping[str, Any] | None = None,
     ) -> None:
         self.module = module
         self.names = tuple(names)
+        self.defaults = dict(defaults or {})
         self.steps = tuple(steps)
         self.values = list(values)  # constants in their places, None elsewhere
         self.result = result
@@ -92,15 +98,29 @@ class Program:
         return result if self.finish is None else self.finish(result)
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...] | None:
-        """Exactly the captured inputs, all of them tensors, or None."""
-        if kwargs:
-            rest = self.names[len(args) :]
-            if set(kwargs) != set(rest):
+        """Exactly the captured inputs, all of them tensors, or None. Other arguments may be given
+        if they say what leaving them out says."""
+        if kwargs or len(args) != len(self.names):
+            given = {**dict(zip(self._arguments, args, strict=False)), **kwargs}
+            if len(given) != len(args) + len(kwargs):
                 return None
-            args = (*args, *(kwargs[name] for name in rest))
-        if len(args) != len(self.names):
-            return None
+            rest = [name for name in given if name not in self.names]
+            if not all(self._is_default(name, given[name]) for name in rest):
+                return None
+            args = tuple(given[name] for name in self.names if name in given)
+            if len(args) != len(self.names):
+                return None
         return args if all(isinstance(value, torch.Tensor) for value in args) else None
+
+    @cached_property
+    def _arguments(self) -> tuple[str, ...]:
+        """Those that may be given by their place."""
+        known = self.__signature__.parameters
+        return tuple(name for name, item in known.items() if item.kind in _BY_PLACE)
+
+    def _is_default(self, name: str, value: Any) -> bool:
+        known = self.defaults.get(name, _UNKNOWN)
+        return value is known or (type(value) is type(known) and bool(value == known))
 
 
 def fill(template: Any, values: Sequence[Any]) -> Any:
@@ -194,6 +214,7 @@ def assemble(
         [constants.get(index) for index in range(size)],
         _slots(result, places),
         finish,
+        captured.defaults,
     )
 
 

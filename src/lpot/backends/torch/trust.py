@@ -39,6 +39,10 @@ class Trust:
     def refused(self, part: str) -> bool:
         return part in self._refused
 
+    def is_proven(self, part: str) -> bool:
+        """Was it compared as often as it is going to be, without a difference?"""
+        return self._compared.get(part, 0) >= COMPARED_CALLS and part not in self._refused
+
     def check_caller(self, part: str | None) -> None:
         """An op of the part runs: is somebody calling it past the part that it was captured in?"""
         if part is not None and part not in self._active:
@@ -58,8 +62,8 @@ class Trust:
         if times >= COMPARED_CALLS:
             return program(*args, **kwargs)
         with aside():
-            copies = [value.clone() for value in args], {k: v.clone() for k, v in kwargs.items()}
-            truth = type(program.module).forward(program.module, *copies[0], **copies[1])
+            values, named = map(_copy, args), {key: _copy(item) for key, item in kwargs.items()}
+            truth = type(program.module).forward(program.module, *values, **named)
         self._compared[part] = times + 1
         try:
             found = program(*args, **kwargs)
@@ -70,6 +74,10 @@ class Trust:
                 return found
         self.refuse(part)
         return truth
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, torch.Tensor) else value
 
 
 def same_outputs(truth: Any, found: Any) -> bool:

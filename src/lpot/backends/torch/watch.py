@@ -30,6 +30,7 @@ from lpot.backends.torch.tally import Tally
 from lpot.backends.torch.trust import Trust
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
+from lpot.core.numerics import TensorStats
 from lpot.core.observations import Observations, copied
 
 
@@ -108,7 +109,7 @@ class Watch:
         tally, trusted = self._tally, self.trusted
         return Observations(
             seen,
-            copied(tally.stats),
+            self._stats(),
             probe,
             channels=self._channels.extremes(),
             powers=self._channels.powers(),
@@ -124,6 +125,15 @@ class Watch:
                 dict(self._channels.leaders),
             ).named(),
         )
+
+    def _stats(self) -> dict[str, TensorStats]:
+        """The outlet of an op in a part that may be used is where its chain ends."""
+        stats = copied(self._tally.stats)
+        for op, part in self._prepared.home.items():
+            end = stats.pop(_end_name(op), None)
+            if end is not None and part in self.trusted:
+                stats[outlet_name(op)] = end
+        return stats
 
     def _kernel(self, name: str, shape: tuple[int, ...]) -> str:
         """Races are run once per shape and process."""
@@ -167,7 +177,8 @@ class Watch:
                 return
             self._norms.leave()
             self._under_way = ""
-            inside = home is not None and not self._trust.refused(home)
+            # Until a part proves right it may be called module by module.
+            inside = home is not None and self._trust.is_proven(home)
             unseen = self._paused or name in self._tally.estranged
             if not unseen and site.spec.family == "conv" and not inside:
                 self._tally.add(outlet_name(name), output)
@@ -211,9 +222,9 @@ class Watch:
             if node.op not in ("call_module", "call_function", "call_method"):
                 continue
             action = float_action(captured, node, self._modules)
-            names = [outlet_name(ends[node])] if node in ends else []
+            names = [_end_name(ends[node])] if node in ends else []
             if self._is_repeated(captured.site_of(node), chains):
-                names.append(outlet_name(str(captured.site_of(node))))
+                names.append(_end_name(str(captured.site_of(node))))
             if node in wanted and node not in inner:
                 names.append(point_name(captured, node))
             if is_add(node):
@@ -246,6 +257,11 @@ class Watch:
             return value
 
         return tapped
+
+
+def _end_name(op: str) -> str:
+    """Of an op's value behind the norm and the activation that follow it in a captured part."""
+    return f"{op}:end"
 
 
 def _is_single(module: Any, value: torch.Tensor) -> bool:

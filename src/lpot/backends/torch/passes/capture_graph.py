@@ -9,9 +9,11 @@ from __future__ import annotations
 import hashlib
 import logging
 import operator
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
+from inspect import signature
 from typing import Any
 
 import torch
@@ -19,7 +21,6 @@ from torch import fx, nn
 from torch.fx._symbolic_trace import _assert_is_none
 from torch.nn import functional
 
-from lpot.backends.torch.data import parameters
 from lpot.backends.torch.kinds import Layer, is_frozen_norm, is_fused
 
 logger = logging.getLogger(__name__)
@@ -55,7 +56,7 @@ class Capture:
 
     `targets` maps a called module's path inside the part to its name in the model, `owners` does so
     for modules whose tensors are read. `constants` are tensors that the code took from elsewhere
-    than the module (a global, a literal).
+    than the module (a global, a literal), `defaults` the optional arguments, read as left out.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Capture:
     targets: Mapping[str, str]
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     owners: Mapping[str, str] = field(default_factory=dict)
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def digest(self) -> str:
@@ -127,8 +129,8 @@ def capture(root: nn.Module, sites: Mapping[str, Layer]) -> tuple[Capture, ...]:
             path: names[id(module.get_submodule(path))]
             for path in {tensor.rpartition(".")[0] for tensor in reads} - {""}
         }
-        constants = _constants(module, graph)
-        found.append(Capture(names[id(module)], graph, targets, constants, owners))
+        constants, defaults = _constants(module, graph), _defaults(module)
+        found.append(Capture(names[id(module)], graph, targets, constants, owners, defaults))
     return tuple(found)
 
 
@@ -150,6 +152,16 @@ class _Proxy(fx.Proxy):  # type: ignore[misc]
         return int(super().__len__()) if count is None else count
 
 
+class _NoNames(dict[str, Any]):
+    """Empty, and not taken apart by torch.fx as a plain dictionary would be."""
+
+
+class _NoValues(tuple[Any, ...]):
+    """The same in place of a tuple."""
+
+    __slots__ = ()
+
+
 class _Tracer(fx.Tracer):  # type: ignore[misc]
     """Stops at ops; walks into containers and the user's own modules."""
 
@@ -164,6 +176,24 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
 
     def proxy(self, node: fx.Node) -> fx.Proxy:
         return _Proxy(node, self)
+
+    def _proxy_placeholder(self, name: str, *details: Any) -> Any:
+        """Nothing more is given to a forward that takes any arguments."""
+        if name.startswith("*"):
+            return _NoNames() if name.startswith("**") else _NoValues()
+        return super()._proxy_placeholder(name, *details)
+
+    def create_arg(self, a: Any) -> Any:
+        """As torch.fx does, but what is more than a plain dictionary stays so: an OrderedDict, the
+        outputs of transformers."""
+        if is_dataclass(a) and isinstance(a, dict):
+            given = {item.name: getattr(a, item.name) for item in fields(a)}
+            made = {name: self.create_arg(value) for name, value in given.items()}
+            return self.create_node("call_function", type(a), (), made)
+        if type(a) is OrderedDict:
+            items = [(key, self.create_arg(value)) for key, value in a.items()]
+            return self.create_node("call_function", OrderedDict, (items,), {})
+        return super().create_arg(a)
 
     def iter(self, obj: fx.Proxy) -> Any:
         """Parts whose number stands in the code can be gone through: list(x.chunk(2, 1))."""
@@ -186,16 +216,11 @@ def _parts(node: fx.Node) -> int | None:
 
 
 def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
-    known = parameters(module) or {}
-    # Optional arguments are read as left out; a call that gives them takes the original forward.
-    defaults = {
-        name: item.default
-        for name, item in known.items()
-        if item.default is None or isinstance(item.default, bool | int | float | str)
-    }
+    defaults = _defaults(module)
     try:
         graph = _Tracer(ops).trace(module, concrete_args=defaults)
         _drop_defaults(graph, defaults)
+        _place_inputs(module, graph, ops)
     except TRACE_ERRORS as error:
         logger.debug("%s can't be captured: %s", type(module).__name__, error)
         return None
@@ -203,6 +228,28 @@ def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
     if not {"placeholder", "call_module"} <= present or any(map(_acts_aside, graph.nodes)):
         return None
     return graph
+
+
+def _place_inputs(module: nn.Module, graph: fx.Graph, ops: Collection[int]) -> None:
+    """layer(input=x) is layer(x)."""
+    for node in graph.nodes:
+        named = node.op == "call_module" and not node.args and list(node.kwargs) == ["input"]
+        if named and id(module.get_submodule(str(node.target))) in ops:
+            node.args, node.kwargs = (node.kwargs["input"],), {}
+
+
+def _defaults(module: nn.Module) -> dict[str, Any]:
+    """Optional arguments are read as left out; a call that gives others takes the original
+    forward."""
+    try:
+        known = signature(module.forward).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {
+        name: item.default
+        for name, item in known.items()
+        if item.default is None or isinstance(item.default, bool | int | float | str)
+    }
 
 
 def _acts_aside(node: fx.Node) -> bool:

@@ -51,17 +51,23 @@ class Chain:
 def find_chains(
     captured: Capture, sites: Mapping[str, Layer], modules: Mapping[str, nn.Module]
 ) -> dict[str, Chain]:
-    """Op name → chain, for ops called once; an op called again keeps its own output."""
+    """Op name → chain, for ops called once with nothing but their input; others keep their own
+    output."""
     nodes = captured.graph.nodes
     calls = Counter(captured.site_of(node) or norm_of(captured, node, modules) for node in nodes)
     chains: dict[str, Chain] = {}
     for node in captured.graph.nodes:
         name = captured.site_of(node)
         site = sites.get(name) if name is not None else None
-        if name is None or site is None or calls[name] != 1:
+        if name is None or site is None or calls[name] != 1 or not _is_plain_call(node):
             continue
         chains[name] = _chain(captured, node, site, modules, calls)
     return chains
+
+
+def _is_plain_call(node: fx.Node) -> bool:
+    """A transposed convolution may be told its output's size."""
+    return len(node.args) == 1 and not node.kwargs
 
 
 def _chain(

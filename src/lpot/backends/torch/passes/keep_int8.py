@@ -5,6 +5,8 @@ from __future__ import annotations
 import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import signature
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -168,9 +170,9 @@ def _able(
 ) -> set[fx.Node]:
     """Nodes whose value could be uint8, if somebody wants it so."""
     able: set[fx.Node] = set()
-    order = {node: number for number, node in enumerate(captured.graph.nodes)}
+    overwritten = _overwritten(captured, modules)
     for node in captured.graph.nodes:
-        if _is_overwritten(captured, node, modules, order):
+        if node in overwritten:
             continue
         keeps = is_add(node) or is_cat(node) or is_moving(captured, node, modules)
         if node in inner or (keeps and able.issuperset(node.all_input_nodes)):
@@ -178,25 +180,44 @@ def _able(
     return able
 
 
-def _is_overwritten(
-    captured: Capture,
-    node: fx.Node,
-    modules: Mapping[str, nn.Module],
-    order: Mapping[fx.Node, int],
-) -> bool:
-    """Is the value changed in place while somebody still reads it? Copies would not show that."""
-    users = sorted(node.users, key=lambda user: order[user])
-    return any(_acts_in_place(captured, user, modules) for user in users[:-1])
+def _overwritten(captured: Capture, modules: Mapping[str, nn.Module]) -> set[fx.Node]:
+    """Values changed in place while they, or views of them, are still read: copies would not show
+    that."""
+    order = {node: number for number, node in enumerate(captured.graph.nodes)}
+    sharing: dict[fx.Node, list[fx.Node]] = {}  # one list for a value and all its views
+    for node in captured.graph.nodes:
+        view = is_moving(captured, node, modules) and not acts_in_place(captured, node, modules)
+        sharing[node] = sharing[node.all_input_nodes[0]] if view else []
+        sharing[node].append(node)
+    found: set[fx.Node] = set()
+    for node, views in sharing.items():
+        if node is not views[0]:
+            continue
+        users = sorted({user for view in views for user in view.users}, key=order.__getitem__)
+        if any(acts_in_place(captured, user, modules) for user in users[:-1]):
+            found.update(views)
+    return found
 
 
-def _acts_in_place(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+def acts_in_place(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
     target: Any = node.target
     if node.op == "call_module":
         return bool(getattr(modules[captured.targets[target]], "inplace", False))
     if node.op == "call_method":
         return str(target).endswith("_") and not str(target).endswith("__")
+    if node.op != "call_function":
+        return False
     name = getattr(target, "__name__", "")
-    return bool(node.kwargs.get("inplace")) or name.endswith("_") or name in _IN_PLACE
+    return name.endswith("_") or name in _IN_PLACE or _is_told_to(node)
+
+
+def _is_told_to(node: fx.Node) -> bool:
+    """relu(x, inplace=True), or relu(x, True)."""
+    if not isinstance(node.target, FunctionType):
+        return False
+    known = list(signature(node.target).parameters)
+    given = {**dict(zip(known, node.args, strict=False)), **node.kwargs}
+    return bool(given.get("inplace"))
 
 
 def _readers(
