@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 
-PATIENCE = 60.0  # seconds for one answer
+from patience import PATIENCE
+
 FLAGS = (
     "--headless=new",
     "--no-sandbox",

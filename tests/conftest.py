@@ -92,3 +92,17 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """A worker writes what `make coverage` counts while the others still wait for it.
+
+    At its exit it has ten seconds, in which frameworks are taken down as well. Then pytest-xdist
+    kills it, in the middle of the file.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ and "coverage" in sys.modules:
+        counting = sys.modules["coverage"].Coverage.current()
+        if counting is not None:
+            counting.stop()
+            counting.save()

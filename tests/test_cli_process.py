@@ -9,7 +9,6 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,23 +17,19 @@ import onnx
 import pytest
 
 import onnx_models
+from patience import PATIENCE, wait_until
 
 MODULE = """
-import pathlib, time
-import onnx_models
+import os, pathlib
+import onnx_models, patience
 data = onnx_models.feeds(onnx_models.mlp(layers=4))
 count = 0
-def slow(given):
+def judge(given):  # stays in the evaluation that is named, until the file `go` is made
     global count
     count += 1
     pathlib.Path(f"evaluation{count}").touch()
-    time.sleep(0.6 if count > 1 else 0)
-    return 1.0 if count == 1 else 0.5 + count / 100
-def stuck(given):
-    global count
-    count += 1
-    pathlib.Path(f"evaluation{count}").touch()
-    time.sleep(60 if count == 3 else 0)
+    if count == int(os.environ["STAYS_IN"]):
+        patience.wait_until(pathlib.Path("go").exists)
     return 1.0 if count == 1 else 0.5 + count / 100
 """
 TESTS = Path(__file__).resolve().parent
@@ -52,15 +47,19 @@ def here(tmp_path: Path) -> Path:
 def start(here: Path) -> Iterator[Start]:
     begun: list[subprocess.Popen[str]] = []
 
-    def call(evaluate: str, **streams: Any) -> subprocess.Popen[str]:
+    def call(stays_in: int, **streams: Any) -> subprocess.Popen[str]:
+        """The command, which has come to that evaluation."""
         words = [sys.executable, "-m", "lpot.cli", "tune", "--model", "net.onnx"]
-        words += ["--calib", "judge:data", "--eval", f"judge:{evaluate}", "--no-speed"]
+        words += ["--calib", "judge:data", "--eval", "judge:judge", "--no-speed"]
         words += ["--strategy", "random", "--max-trials", "40", "--workspace", "ws"]
         paths = os.pathsep.join((str(TESTS), str(TESTS.parent / "src")))
         environment = {**os.environ, "PYTHONPATH": paths, "LPOT_THREADS": "1"}
-        environment |= {"TERM": "xterm-256color", "COLUMNS": "100"}
+        environment |= {"TERM": "xterm-256color", "COLUMNS": "100", "STAYS_IN": str(stays_in)}
         given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **streams}
+        for path in here.glob("evaluation*"):
+            path.unlink()
         begun.append(subprocess.Popen(words, cwd=here, env=environment, **given))
+        wait_until((here / f"evaluation{stays_in}").exists, begun[-1])
         return begun[-1]
 
     yield call
@@ -69,11 +68,16 @@ def start(here: Path) -> Iterator[Start]:
         process.wait()
 
 
-def wait_for(path: Path, process: subprocess.Popen[str]) -> None:
-    end = time.monotonic() + 60
-    while not path.exists():
-        assert process.poll() is None and time.monotonic() < end, process.communicate()
-        time.sleep(0.02)
+def interrupt(process: subprocess.Popen[str]) -> str:
+    """Ctrl-C, and what is said up to the line that answers it."""
+    process.send_signal(signal.SIGINT)
+    assert process.stderr is not None
+    said = ""
+    while "stopping after this trial" not in said:
+        line = process.stderr.readline()
+        assert line, f"it ended without a word: {said}"
+        said += line
+    return said
 
 
 def trials_of(path: Path) -> list[dict[str, Any]]:
@@ -82,12 +86,11 @@ def trials_of(path: Path) -> list[dict[str, Any]]:
 
 
 def test_ctrl_c_once_ends_the_trial_and_keeps_the_best(here: Path, start: Start) -> None:
-    process = start("slow")
-    wait_for(here / "evaluation3", process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    process = start(3)
+    interrupt(process)
+    (here / "go").touch()
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
-    assert "stopping after this trial" in err
     assert out.startswith("interrupted: bar missed, best effort")
     assert "Run the same command again to resume." in out
     assert (here / "ws" / "best_model.onnx").is_file()
@@ -95,35 +98,31 @@ def test_ctrl_c_once_ends_the_trial_and_keeps_the_best(here: Path, start: Start)
 
 
 def test_ctrl_c_twice_stops_at_once_and_history_is_whole(here: Path, start: Start) -> None:
-    process = start("stuck")
-    wait_for(here / "evaluation3", process)
-    process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    process = start(3)
+    interrupt(process)
     assert process.poll() is None  # the trial in flight goes on
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert "error: stopped." in err and "Traceback" not in err and out == ""
     assert len(trials_of(here / "ws" / "history.jsonl")) == 1
     assert (here / "ws" / "best_model.onnx").is_file()
-    for path in here.glob("evaluation*"):
-        path.unlink()
-    again = start("slow")
-    wait_for(here / "evaluation1", again)
-    again.send_signal(signal.SIGINT)
-    _, err = again.communicate(timeout=60)
+    again = start(1)
+    err = interrupt(again)
+    (here / "go").touch()
+    err += again.communicate(timeout=PATIENCE)[1]
     assert "baseline and 1 trial(s) are known" in err and "recalled" in err
 
 
 def test_live_view_on_a_terminal(here: Path, start: Start) -> None:
     pty = pytest.importorskip("pty")
     master, slave = pty.openpty()
-    process = start("slow", stderr=slave)
+    process = start(4, stderr=slave)
     os.close(slave)
-    wait_for(here / "evaluation4", process)
     process.send_signal(signal.SIGINT)
+    (here / "go").touch()
     seen = b""
-    while select.select([master], [], [], 60)[0]:
+    while select.select([master], [], [], PATIENCE)[0]:
         try:
             block = os.read(master, 65536)
         except OSError:  # the other end is closed
@@ -132,7 +131,7 @@ def test_live_view_on_a_terminal(here: Path, start: Start) -> None:
             break
         seen += block
     os.close(master)
-    out, _ = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=PATIENCE)
     text = seen.decode()
     assert process.returncode == 130
     assert "\x1b[?25l" in text and text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")

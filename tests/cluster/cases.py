@@ -77,14 +77,6 @@ def begun(folder: Path) -> list[int]:
     return [int(text) for file in files if (text := file.read_text())]
 
 
-def wait_for(what: Callable[[], Any], seconds: float = 120.0) -> Any:
-    end = time.monotonic() + seconds
-    while not (found := what()):
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
-    return found
-
-
 def main(folder: str, log: str, address: str = "") -> None:
     """A driver of its own, that can be killed."""
     on_ray = {"name": "ray", "workers": 2, "address": address}

@@ -37,7 +37,7 @@ def slow(model: Any) -> float:
     """Long enough to be interrupted, as long as the file that asks for it is there."""
     if scoring.is_low(model) and (Path(os.environ["MARKS"]) / "slow").exists():
         _mark("sleeping")
-        time.sleep(60)
+        time.sleep(600)
     return scoring.score(model)
 
 

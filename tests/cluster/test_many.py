@@ -19,9 +19,9 @@ import onnx
 import psutil
 from click.testing import CliRunner, Result
 
-from cluster.cases import wait_for
 from cluster.conftest import Nodes
 from lpot.cli import cli
+from patience import PATIENCE, wait_until
 from search import scoring
 
 
@@ -129,14 +129,14 @@ def test_however_it_ends_no_row_is_left_behind(here: Path, number: int, status: 
         # A shell starts what is to run in the background with Ctrl-C ignored.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
-    wait_for(lambda: count(here, "sleeping") == 1)
+    wait_until(lambda: count(here, "sleeping") == 1)
     (row,) = psutil.Process(parent.pid).children()
     parent.send_signal(number)
     if number == signal.SIGINT:  # it waits for the trial in flight; the second one does not
         time.sleep(1)
         parent.send_signal(number)
-    assert parent.wait(30) == status
-    row.wait(30)
+    assert parent.wait(PATIENCE) == status
+    row.wait(PATIENCE)
     slow.unlink()
     done, found = call(path)
     assert done.exit_code == 0 and found["cells"]["a · 10% · this"]["result"]["met"]

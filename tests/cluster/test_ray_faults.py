@@ -21,6 +21,7 @@ from cluster import cases
 from cluster.conftest import Nodes
 from lpot.core.history import History
 from lpot.core.trial import State
+from patience import wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +48,7 @@ def test_a_killed_worker_costs_nothing(nodes: Nodes, tmp_path: Path, expected: l
     evaluate = partial(cases.logged, folder=str(log), seconds=1.0)
 
     def kill_the_third() -> None:
-        os.kill(cases.wait_for(lambda: cases.begun(log)[2:3])[0], signal.SIGKILL)
+        os.kill(wait_until(lambda: cases.begun(log)[2:3])[0], signal.SIGKILL)
 
     thread = aside(kill_the_third)
     result = cases.run(tmp_path / "w", evaluate, on(nodes))
@@ -64,7 +65,7 @@ def test_a_killed_node_costs_nothing(nodes: Nodes, tmp_path: Path, expected: lis
     evaluate = partial(cases.logged, folder=str(log), seconds=1.5)
 
     def kill_it() -> None:
-        cases.wait_for(lambda: len(cases.begun(log)) >= 3)
+        wait_until(lambda: len(cases.begun(log)) >= 3)
         nodes.kill(lost)
 
     thread = aside(kill_it)
@@ -84,7 +85,7 @@ def test_a_killed_driver_goes_on(nodes: Nodes, tmp_path: Path, expected: list[st
     environment = {**os.environ, "PYTHONPATH": paths}
     driver = subprocess.Popen(call, env=environment)
     history = folder / "history.jsonl"
-    cases.wait_for(
+    wait_until(
         lambda: (
             history.exists() and len(History.read(history).trials) >= 2
             if history.exists()

@@ -28,6 +28,7 @@ from lpot.jobs.storage import segments
 from lpot.jobs.storage.mirror import Mirror
 from lpot.jobs.storage.store import ObjectStore
 from lpot.jobs.storage.workspace import as_path, fetched, is_url
+from patience import wait_until
 from search import scoring
 
 KEYS = {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -48,7 +49,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with log.open("w") as stream:
         process = subprocess.Popen(call, stderr=stream, stdout=stream)
     try:
-        found = cases.wait_for(lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text()))
+        found = wait_until(lambda: re.search(r"http://127\.0\.0\.1:\d+", log.read_text()))
         yield found[0]
     finally:
         process.kill()
@@ -247,7 +248,7 @@ def test_a_killed_run_goes_on_from_elsewhere(url: str, tmp_path: Path) -> None:
     call = [sys.executable, "-m", "cluster.cases", url, str(log)]
     environment = {**os.environ, "PYTHONPATH": paths, "XDG_CACHE_HOME": str(tmp_path / "there")}
     driver = subprocess.Popen(call, env=environment, stdout=subprocess.DEVNULL)
-    cases.wait_for(lambda: len(list(log.glob("begun-*"))) >= 3)
+    wait_until(lambda: len(list(log.glob("begun-*"))) >= 3)
     driver.kill()
     driver.wait()
     finished = len(get_tuning_history(url))

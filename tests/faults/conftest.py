@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 
 import lpot
 import onnx_models
+from lpot.core.limits import Watch
+from patience import PATIENCE
 
 TESTS = Path(__file__).resolve().parents[1]
 Tune = Callable[..., lpot.Result]
@@ -38,6 +41,23 @@ def tune(tmp_path: Path) -> Tune:
     return call
 
 
+class Clock:
+    """Time that passes when a test says so."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """The clock that the limits of a run go by."""
+    made = Clock()
+    monkeypatch.setattr("lpot.jobs.tune.job.Watch", partial(Watch, clock=made))
+    return made
+
+
 @pytest.fixture
 def script(tmp_path: Path) -> Script:
     """Run Python text in a fresh process, in the test's folder, with the makers importable."""
@@ -49,7 +69,7 @@ def script(tmp_path: Path) -> Script:
             env=child_environment(**environment),
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE,
         )
         if check and done.returncode:
             pytest.fail(f"the script ended with {done.returncode}:\n{done.stderr}")

@@ -7,13 +7,14 @@ it. Syncing is left out: what a killed process wrote is still there.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import random
 import signal
 import sys
-import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,18 @@ MODEL = onnx_models.mlp(layers=3, width=8)
 DATA = onnx_models.feeds(MODEL, count=1)
 
 
-def tune(folder: Path, trials: int, pause: float = 0.0) -> lpot.Result:
+def tune(
+    folder: Path, trials: int, evaluates: Callable[[int], object] = lambda number: None
+) -> lpot.Result:
     """A search whose scores depend on the model's bytes alone; each evaluation is logged."""
     log = folder.parent / f"{folder.name}.log"
+    numbers = itertools.count(1)
 
     def judge(model: Any) -> float:
+        evaluates(next(numbers))
         key = hash_of(model.SerializeToString(deterministic=True))
         with log.open("a") as stream:
             stream.write(f"{key}\n")
-        time.sleep(pause)
         is_low = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         return int(key, 16) / 16**16 if is_low else 2.0
 
@@ -45,12 +49,20 @@ def hash_of(raw: bytes) -> str:
     return hashlib.sha256(raw).hexdigest()[:16]
 
 
-def child(folder: Path, trials: int, pause: float = 0.0, kill_at: int = 0) -> int:
-    """Fork a tuning. With `kill_at` it kills itself when it syncs for the so-manieth time."""
+def child(folder: Path, trials: int, kill_at: int = 0, lives: float = 0.0, since: int = 0) -> int:
+    """Fork a tuning. With `kill_at` it kills itself when it syncs for the so-manieth time.
+
+    With `lives` it dies so many seconds of CPU after its start, or after the evaluation `since`:
+    by the clock on the wall, a busy machine would have them all die in the same place.
+    """
     pid = os.fork()
     if pid:
         return pid
     status, syncs = 1, [0]
+
+    def reach(evaluation: int) -> None:
+        if lives and evaluation == since:
+            signal.setitimer(signal.ITIMER_PROF, lives)  # nobody handles SIGPROF: it is deadly
 
     def fsync(handle: int) -> None:
         syncs[0] += 1
@@ -59,7 +71,8 @@ def child(folder: Path, trials: int, pause: float = 0.0, kill_at: int = 0) -> in
 
     os.fsync = fsync  # type: ignore[assignment]
     try:
-        result = tune(folder, trials, pause)
+        reach(0)
+        result = tune(folder, trials, reach)
         done = {"recipe": result.recipe.digest, "accuracy": result.accuracy}
         done["sha"] = hash_of(result.path.read_bytes()) if result.path else None
         (folder.parent / f"{folder.name}.json").write_text(json.dumps(done))
@@ -100,18 +113,14 @@ def evaluated(folder: Path) -> Counter[str]:
 
 
 def at_random_moments(root: Path, draw: random.Random, trials: int = 5) -> list[int]:
-    """From loading the model to the last line, and beyond."""
+    """From loading the model to the last line: after its start, the baseline and each trial."""
     calm = root / "calm"
-    start = time.monotonic()
     finish(calm, trials)
-    seconds = time.monotonic() - start
     known = []
     for number in range(20):
         folder = root / f"moment{number}"
-        pid = child(folder, trials, pause=0.01)
-        time.sleep(draw.uniform(0.0, seconds + 0.05))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        lives, since = draw.uniform(0.001, 0.012), number % (trials + 2)
+        os.waitpid(child(folder, trials, lives=lives, since=since), 0)
         known.append(check(folder, calm, trials))
     return known
 
@@ -133,10 +142,7 @@ def again_and_again(root: Path, draw: random.Random, trials: int = 5) -> None:
     """One workspace, killed until the search is through."""
     folder = root / "again"
     for _ in range(6):
-        pid = child(folder, trials, pause=0.01)
-        time.sleep(draw.uniform(0.05, 0.3))
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        os.waitpid(child(folder, trials, lives=draw.uniform(0.02, 0.1)), 0)
     assert finish(folder, trials) == json.loads((root / "calm.json").read_text())
     assert (evaluated(folder) - evaluated(root / "calm")).total() <= 6
 

@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lpot
@@ -203,8 +204,11 @@ def deploy(root: Path) -> tuple[Path, Opener]:
 
 def lock(root: Path) -> tuple[Path, Opener]:
     """Held by another, whom it names: in vain, here."""
-    from lpot.core.workspace import Workspace
+    from lpot.core import workspace
     from lpot.jobs.report.read import read_report
+
+    # Nobody is about to write who he is: that need not be waited for.
+    workspace.time = SimpleNamespace(sleep=lambda seconds: None)  # type: ignore[assignment]
 
     found = _tuned(root)
     assert found.workspace is not None
@@ -215,7 +219,7 @@ def lock(root: Path) -> tuple[Path, Opener]:
     def show() -> None:
         assert not held.closed
         read_report(folder)
-        with contextlib.suppress(WorkspaceBusy), Workspace(folder).lock():
+        with contextlib.suppress(WorkspaceBusy), workspace.Workspace(folder).lock():
             raise AssertionError("somebody else holds it")
 
     return folder / "lock", show

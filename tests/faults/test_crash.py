@@ -18,7 +18,7 @@ def test_killed_at_any_moment(tmp_path: Path, environment: Any) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=3000,
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import decimal
 import functools
+import gc
+import sys
 from typing import Any
 
 import numpy as np
@@ -186,6 +188,29 @@ def test_the_same_score_to_the_last_bit_is_suspicious(tune: Any) -> None:
     judge = onnx_models.fidelity(model, onnx_models.feeds(model))
     honest = tune(model, evaluate=judge, new_run=True)
     assert not any("is evaluate using" in note for note in honest.notes)
+
+
+def test_what_is_left_half_made_without_a_model_is_not_heard_of(
+    tune: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As TensorFlow's sessions, which raise when they were given no graph, and when they go."""
+
+    class Session:
+        def __init__(self, model: Any) -> None:
+            self.graph = model.graph
+
+        def __del__(self) -> None:
+            assert self.graph
+
+    heard: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", heard.append)
+
+    def judge(model: Any) -> float:
+        return float(Session(model).graph is not None)
+
+    assert tune(evaluate=judge).met
+    gc.collect()
+    assert heard == [] and sys.unraisablehook == heard.append
 
 
 def test_a_model_that_eval_func_ruins_is_no_loss(tune: Any) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,13 @@ import lpot
 import onnx_models
 from lpot.core.history import History
 from lpot.core.progress import Listener
+from patience import PATIENCE, wait_until
 
 TUNING = """
-import json, pathlib, signal, sys, time
-import lpot, onnx_models
-at, pause, measure = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3] == "True"
+import json, pathlib, signal, sys
+import lpot, onnx_models, patience
+from lpot.core.progress import Listener
+at, measure = int(sys.argv[1]), sys.argv[2] == "True"
 model = onnx_models.mlp(layers=6)
 calls = 0
 def judge(given):
@@ -27,13 +28,17 @@ def judge(given):
     calls += 1
     if calls == at:
         pathlib.Path("now").touch()
-        time.sleep(pause)
+        patience.wait_until(pathlib.Path("go").exists)
     is_low = any(node.op_type == "QuantizeLinear" for node in given.graph.node)
     return 0.5 + calls / 100 if is_low else 1.0
+class Heard(Listener):
+    def note(self, text):
+        if "Ctrl-C" in text:
+            pathlib.Path("heard").touch()
 before = signal.getsignal(signal.SIGINT)
 try:
     result = lpot.tune(model, onnx_models.feeds(model), judge, strategy="random", max_trials=6,
-                       workspace="ws", measure_speed=measure)
+                       workspace="ws", measure_speed=measure, listener=Heard())
 finally:
     assert signal.getsignal(signal.SIGINT) is before
 print(json.dumps({"calls": calls, "met": result.met, "accuracy": result.accuracy,
@@ -42,31 +47,33 @@ print(json.dumps({"calls": calls, "met": result.met, "accuracy": result.accuracy
 """
 
 
-def start(
-    tmp_path: Path, environment: dict[str, str], at: int, pause: float, measure: bool = True
-) -> Any:
+def start(tmp_path: Path, environment: dict[str, str], at: int, measure: bool = True) -> Any:
+    """A tuning that has come to that evaluation, and stays there until the file `go` is made."""
     running = subprocess.Popen(
-        [sys.executable, "-c", TUNING, str(at), str(pause), str(measure)],
+        [sys.executable, "-c", TUNING, str(at), str(measure)],
         cwd=tmp_path,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "now").exists():
-        assert running.poll() is None, running.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until((tmp_path / "now").exists, running)
     return running
+
+
+def interrupt(running: Any, tmp_path: Path) -> None:
+    """Once; it is back when the tuning has heard of it."""
+    running.send_signal(signal.SIGINT)
+    wait_until((tmp_path / "heard").exists, running)
 
 
 def test_once_ends_after_the_trial_and_hands_back_the_best(
     tmp_path: Path, environment: Any
 ) -> None:
-    running = start(tmp_path, environment(), at=3, pause=0.5)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    running = start(tmp_path, environment(), at=3)
+    interrupt(running, tmp_path)
+    (tmp_path / "go").touch()
+    out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, err
     found = json.loads(out)
     assert found["interrupted"] is True
@@ -78,9 +85,10 @@ def test_once_ends_after_the_trial_and_hands_back_the_best(
 
 
 def test_once_during_the_baseline_hands_back_fp32(tmp_path: Path, environment: Any) -> None:
-    running = start(tmp_path, environment(), at=1, pause=0.5)
-    running.send_signal(signal.SIGINT)
-    out, err = running.communicate(timeout=60)
+    running = start(tmp_path, environment(), at=1)
+    interrupt(running, tmp_path)
+    (tmp_path / "go").touch()
+    out, err = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0, err
     found = json.loads(out)
     assert (found["calls"], found["met"], found["interrupted"]) == (1, False, True)
@@ -88,20 +96,18 @@ def test_once_during_the_baseline_hands_back_fp32(tmp_path: Path, environment: A
 
 
 def test_twice_ends_at_once_and_the_history_goes_on(tmp_path: Path, environment: Any) -> None:
-    running = start(tmp_path, environment(), at=4, pause=60)
-    began = time.monotonic()
-    running.send_signal(signal.SIGINT)
-    time.sleep(0.3)
+    running = start(tmp_path, environment(), at=4)
+    interrupt(running, tmp_path)
     assert running.poll() is None
     running.send_signal(signal.SIGINT)
-    _, err = running.communicate(timeout=60)
-    assert time.monotonic() - began < 30
+    _, err = running.communicate(timeout=PATIENCE)  # though nothing lets the evaluation end
     assert running.returncode == -signal.SIGINT or "KeyboardInterrupt" in err
     assert len(History.read(tmp_path / "ws" / "history.jsonl").trials) == 2
     assert list((tmp_path / "ws").glob(".*")) == []
     (tmp_path / "now").unlink()
-    again = start(tmp_path, environment(), at=1, pause=0, measure=False)
-    out, err = again.communicate(timeout=60)
+    (tmp_path / "go").touch()
+    again = start(tmp_path, environment(), at=1, measure=False)
+    out, err = again.communicate(timeout=PATIENCE)
     assert again.returncode == 0, err
     assert json.loads(out)["calls"] == 4  # two trials and the baseline were known
 
@@ -117,7 +123,7 @@ def test_a_thread_can_tune_without_touching_signals(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=work)
     thread.start()
-    thread.join(60)
+    thread.join(PATIENCE)
     assert found[0].met is True
     assert signal.getsignal(signal.SIGINT) is before
 

@@ -82,6 +82,8 @@ def bert(tmp_path: Path) -> dict[str, Any]:
     }
 
 
+# The printed eval_func leaves the first times out, which are all that so few batches have.
+@pytest.mark.filterwarnings("ignore:Mean of empty slice", "ignore:invalid value encountered")
 def test_the_bert_tutorial(
     bert: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

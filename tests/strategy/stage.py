@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
@@ -24,6 +25,11 @@ def space(count: int, *options: OpConfig, samples: tuple[int, ...] = (0,)) -> Tu
 
 
 SETTLE = {"settle": True}
+
+
+def bound(count: int) -> int:
+    """Trials within 2 + log2(ops) evaluations, the baseline being one."""
+    return 1 + math.ceil(math.log2(count))
 
 
 def needs(guilty: set[int]) -> Callable[[Recipe], bool]:

@@ -26,6 +26,7 @@ from lpot.core.workspace import Workspace
 from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.report.dashboard import serve
 from lpot.jobs.report.runs import Run
+from patience import PATIENCE
 
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
 KEYS = [OpKey(f"conv{index}", "Conv") for index in range(4)]
@@ -58,7 +59,7 @@ def served(workspace: Path) -> Iterator[Any]:
 
 def ask(server: Any, path: str, method: str = "GET", host: str | None = None) -> tuple[int, str]:
     port = server.server_address[1]
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.putrequest(method, path, skip_host=True)
     connection.putheader("Host", host or f"127.0.0.1:{port}")
     connection.endheaders()
@@ -196,10 +197,10 @@ def test_the_command_ends_quietly(tmp_path: Path) -> None:
     assert running.stdout is not None
     told = "".join(running.stdout.readline() for _ in range(4))
     url = json.loads(told)["url"]
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
         assert b"nothing is in it yet" in answer.read()
     running.send_signal(signal.SIGINT)
-    _, errors = running.communicate(timeout=20)
+    _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
     assert "Traceback" not in errors
 

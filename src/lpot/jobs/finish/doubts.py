@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 from lpot.core.eval_func import FunctionEvaluator
@@ -51,8 +54,22 @@ def _ignores_its_model(job: Job, result: Result) -> bool:
     if any(trial.accuracy != accuracy for trial in scored):
         return False
     blind: Any = _NoModel()
-    found = guarded(lambda: evaluator(blind))
-    return isinstance(found, Score) and found.accuracy == accuracy
+    with _finalizers_unheard():
+        found = guarded(lambda: evaluator(blind))
+        same = isinstance(found, Score) and found.accuracy == accuracy
+        del found  # with what its traceback holds
+    return same
+
+
+@contextlib.contextmanager
+def _finalizers_unheard() -> Iterator[None]:
+    """TensorFlow's sessions without a graph raise once more when they are collected."""
+    hook = sys.unraisablehook
+    sys.unraisablehook = lambda unraisable: None
+    try:
+        yield
+    finally:
+        sys.unraisablehook = hook
 
 
 def _warn_about_gain(job: Job, result: Result) -> None:

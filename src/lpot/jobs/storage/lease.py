@@ -51,11 +51,12 @@ class Lease:
         if last:
             self._wait_for(last[-1])
         self.generation = (last[-1] if last else 0) + 1
+        _held.add(self._token)  # before it can be seen: another thread takes it for dead otherwise
         try:
             self._store.create(_name(self.generation), json.dumps(self._identity()).encode())
         except Taken as error:
+            _held.discard(self._token)
             raise self._busy("another run, which was quicker,") from error
-        _held.add(self._token)
         self._renew()
         for generation in last:
             self._store.delete(_name(generation), _beat(generation))
