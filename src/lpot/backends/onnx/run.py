@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -59,9 +61,21 @@ def session(
         values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a)) for a in aside.values()]
         options.add_external_initializers(list(aside), values)
     try:
-        return ort.InferenceSession(skeleton.SerializeToString(), options, providers=PROVIDERS)
+        made = ort.InferenceSession(skeleton.SerializeToString(), options, providers=PROVIDERS)
     except REFUSALS as error:
         raise UnsupportedModel(f"ONNX Runtime refuses the model: {first_line(error)}") from error
+    release_pages(aside.values())
+    return made
+
+
+def release_pages(arrays: Iterable[np.ndarray]) -> None:
+    """Weights that are mapped files leave the memory: the runtime has packed most of them by now.
+
+    What is read again comes from the system's cache of files.
+    """
+    for array in arrays:
+        if isinstance(array.base, mmap.mmap) and hasattr(array.base, "madvise"):
+            array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def run_session(
