@@ -198,7 +198,7 @@ def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
     """The runtime packs equal ones once: they would be read from the cache, unlike a decoder's."""
     for config in (FP32, next(product_choices(Wishes(bits=(bits,)), "this", 64))):
         lone = _Lone(64, 96, config)
-        graph, _ = lone._graph(lone._weight(), 6)
+        graph = lone._graph(6)
         large = [array.tobytes() for array in graph.weights.values() if array.nbytes > 1024]
         assert len(large) >= 6 and len(set(large)) == len(large)
         assert lone.is_right() == 1.0
