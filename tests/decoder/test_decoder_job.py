@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lpot
-from decoder.nets import small_net, tiny
+from decoder.nets import FAMILIES, small_net, tiny
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.cli import cli
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
@@ -99,7 +99,7 @@ def test_the_export_generates_the_text_of_transformers(family: str, tmp_path: Pa
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ("Qwen2", "Qwen3", "GPT2", "OPT", "Gemma", "GPTNeoX"))
+@pytest.mark.parametrize("family", FAMILIES)
 def test_families_are_tuned_reloaded_and_generate(family: str, tmp_path: Path) -> None:
     source = folder_with_tokenizer(tmp_path / "net", family)
     result = tuned(source, tmp_path / "run", held_out=text(300, seed=1))
@@ -153,7 +153,11 @@ def test_folders_that_are_no_decoders_are_told_what_they_lack(tmp_path: Path) ->
     (source / "config.json").rename(tmp_path / "config.json")
     with pytest.raises(UnsupportedModel, match=r"no config\.json beside the weights"):
         tuned(source, tmp_path / "a")
+    with pytest.raises(UnsupportedModel, match="no such file or folder"):
+        tuned(tmp_path / "gone", tmp_path / "a")
     (tmp_path / "gguf").mkdir()
+    with pytest.raises(UnsupportedModel, match="the folder holds no model"):
+        tuned(tmp_path / "gguf", tmp_path / "a")
     (tmp_path / "gguf" / "net.gguf").write_bytes(b"GGUF")
     for place in (tmp_path / "gguf", tmp_path / "gguf" / "net.gguf"):
         with pytest.raises(UnsupportedModel, match="GGUF holds weights that are quantized already"):
@@ -236,7 +240,7 @@ def test_prompts_and_tokens_are_timed_apart(tmp_path: Path) -> None:
         "token, batch 1",
         "token, batch 4",
         "prompt of 32, batch 1",
-        "prompt of 32, batch 4",
+        "prompt of 8, batch 4",
     ]
     assert all(row["fp32"] > 0 and row["low"] > 0 for row in rows.values())
     assert any("token, batch 1" in note for note in result.notes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import mmap
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +13,12 @@ import onnxruntime as ort
 import pytest
 
 from decoder.nets import FAMILIES, SMALL, tiny
+from lpot.backends.onnx.decoder.export import export_decoder
 from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.shape import shape_of
 from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
+from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.run import session
 from lpot.core.errors import UnsupportedModel
 
@@ -98,3 +103,37 @@ def test_rotary_positions_of_llama_3_are_scaled_as_transformers_does() -> None:
         truth = model(torch.tensor(ids)).logits.numpy()
     found = opened.run(None, feeds(opened, ids))[0]
     np.testing.assert_allclose(found, truth, atol=2e-4 * np.abs(truth).max())
+
+
+def test_no_copy_of_all_weights_is_held(tmp_path: Path) -> None:
+    """Matrices stay views of the safetensors until they are written, and leave the memory again
+    when a session has packed them."""
+    tiny("Llama").save_pretrained(tmp_path / "net")
+    config = json.loads((tmp_path / "net" / "config.json").read_text())
+    made = write_decoder(Weights(shape_of(config), FolderTensors(tmp_path / "net")))
+    matrices = [array for name, array in made.weights.items() if name.endswith("proj.weight")]
+    assert len(matrices) == 14 and all(isinstance(_root(array), mmap.mmap) for array in matrices)
+    graph, _ = load_graph(export_decoder(tmp_path / "net", tmp_path / "out"))
+    before = _resident(tmp_path / "out" / "model.onnx.data")
+    opened = session(graph)
+    assert sum(np.sum(array) for array in graph.weights.values())  # all is read again
+    read = _resident(tmp_path / "out" / "model.onnx.data")
+    again = session(graph)
+    assert before <= _resident(tmp_path / "out" / "model.onnx.data") < read / 4
+    given = feeds(opened, np.arange(3, 20)[None])
+    np.testing.assert_array_equal(opened.run(None, given)[0], again.run(None, given)[0])
+
+
+def _root(array: Any) -> Any:
+    while isinstance(array, np.ndarray) and array.base is not None:
+        array = array.base
+    return array
+
+
+def _resident(path: Path) -> int:
+    """KB of a mapped file that are in this process's memory."""
+    smaps = Path("/proc/self/smaps")
+    if not smaps.is_file():
+        pytest.skip("needs /proc")
+    found = re.findall(rf"{re.escape(str(path))}\n(?:.*\n)*?Rss: +(\d+) kB", smaps.read_text())
+    return sum(map(int, found))

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
 from decoder.nets import small_net, tiny
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import session
+from lpot.backends.onnx.run import file_session, session
 from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
@@ -18,6 +20,7 @@ from lpot.backends.onnx.weight_only.guard import Guard, _Lone
 from lpot.backends.onnx.weight_only.hessians import Seen
 from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
+from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import FP32, Recipe
 from lpot.core.space import restrict
 from lpot.core.weight_only.grid import Format
@@ -198,7 +201,7 @@ def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
     """The runtime packs equal ones once: they would be read from the cache, unlike a decoder's."""
     for config in (FP32, next(product_choices(Wishes(bits=(bits,)), "this", 64))):
         lone = _Lone(64, 96, config)
-        graph, _ = lone._graph(lone._weight(), 6)
+        graph = lone._graph(6)
         large = [array.tobytes() for array in graph.weights.values() if array.nbytes > 1024]
         assert len(large) >= 6 and len(set(large)) == len(large)
         assert lone.is_right() == 1.0
@@ -211,3 +214,25 @@ def test_divergence_is_that_of_scipy() -> None:
     truth = special.rel_entr(special.softmax(one, -1), special.softmax(other, -1)).sum(-1).mean()
     assert divergence(one, other) == pytest.approx(truth, rel=1e-4)
     assert divergence(one, np.full_like(other, np.nan)) == float("inf")
+
+
+@pytest.mark.parametrize("refused", (False, True))
+def test_fp32_runs_from_its_file(
+    refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that the runtime does not take as it is runs in the form that was read."""
+    opened: list[str] = []
+
+    def open_file(path: str) -> Any:
+        opened.append(path)
+        if refused:
+            raise UnsupportedModel("an old opset")
+        return file_session(path)
+
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.file_session", open_file)
+    onnx.save(small_net(), tmp_path / "net.onnx")
+    inputs = {"ids": np.arange(32)[None]}
+    backend = WeightOnlyBackend()
+    found = backend.run(backend.load(tmp_path / "net.onnx"), inputs)
+    assert set(opened) == {str(tmp_path / "net.onnx")}
+    np.testing.assert_array_equal(found[0], backend.run(backend.load(small_net()), inputs)[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import mmap
 import os
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -42,12 +44,27 @@ def session(
     `profile_to` is the beginning of the file's name that the runtime writes its ops' times to.
     """
     skeleton, aside = graph.skeleton()
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
+    options = _options()
     options.graph_optimization_level = level
     if profile_to:
         options.enable_profiling = True
         options.profile_file_prefix = profile_to
+    if aside:
+        values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a)) for a in aside.values()]
+        options.add_external_initializers(list(aside), values)
+    made = _opened(skeleton.SerializeToString(), options)
+    release_pages(aside.values())
+    return made
+
+
+def file_session(path: str) -> ort.InferenceSession:
+    """The runtime maps a file's weights by itself, and lets go of each when it is packed."""
+    return _opened(path, _options())
+
+
+def _options() -> ort.SessionOptions:
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
     threads = int(os.environ.get("LPOT_THREADS", "0"))
     if threads:
         options.intra_op_num_threads = threads
@@ -55,13 +72,22 @@ def session(
     if inter > 1:
         options.execution_mode = ort.ExecutionMode.ORT_PARALLEL
         options.inter_op_num_threads = inter
-    if aside:
-        values = [ort.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(a)) for a in aside.values()]
-        options.add_external_initializers(list(aside), values)
+    return options
+
+
+def _opened(model: bytes | str, options: ort.SessionOptions) -> ort.InferenceSession:
     try:
-        return ort.InferenceSession(skeleton.SerializeToString(), options, providers=PROVIDERS)
+        return ort.InferenceSession(model, options, providers=PROVIDERS)
     except REFUSALS as error:
         raise UnsupportedModel(f"ONNX Runtime refuses the model: {first_line(error)}") from error
+
+
+def release_pages(arrays: Iterable[np.ndarray]) -> None:
+    """Weights that are mapped files leave the memory; read again, they come from the system's
+    cache of files."""
+    for array in arrays:
+        if isinstance(array.base, mmap.mmap) and hasattr(array.base, "madvise"):
+            array.base.madvise(mmap.MADV_DONTNEED)
 
 
 def run_session(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,6 +78,7 @@ def generate(
     caches = [spec.name for spec in specs if is_cache(spec)]
     if not caches:
         raise DataError("the model has no KV cache to generate with: its inputs name no past")
+    made = kept_in(caches, model.output_names)
     inputs = feeds(specs, prompt[None])
     found: list[int] = []
     for _ in range(count):
@@ -85,8 +88,37 @@ def generate(
         if token in ends:
             break
         past = len(prompt) + len(found) - 1
-        inputs = _next(inputs, token, past) | dict(zip(caches, outputs[1:], strict=True))
+        inputs = _next(inputs, token, past) | {name: outputs[at] for name, at in made.items()}
     return tuple(found)
+
+
+def kept_in(caches: Sequence[str], outputs: Sequence[str]) -> dict[str, int]:
+    """Of each cache, the place of the output that goes into it next: the one with the same layer
+    and the same part in its name.
+
+    >>> kept_in(["past.0.key", "past.0.value"], ["logits", "present_value_0", "present_key_0"])
+    {'past.0.key': 2, 'past.0.value': 1}
+    """
+    places = {
+        _part(name): at
+        for at, name in enumerate(outputs)
+        if any(word in name for word in ("present", "past", "cache"))
+    }
+    missing = [name for name in caches if _part(name) not in places]
+    if missing or len({_part(name) for name in caches}) < len(caches):
+        raise DataError(
+            f"no output of the model continues the cache {(missing or list(caches))[0]!r}: there "
+            f"are {', '.join(outputs)}"
+        )
+    return {name: places[_part(name)] for name in caches}
+
+
+def _part(name: str) -> tuple[tuple[str, ...], bool]:
+    """The layer, and whether it is the values, as any exporter names them."""
+    rest = re.sub(r"past_key_values|present_key_values|key_values|key_value", "", name)
+    words = re.findall(r"[a-z]+|\d+", rest.lower())
+    layer = tuple(word for word in words if word.isdigit())
+    return layer, any(word in ("v", "value", "values") for word in words)
 
 
 def _next(inputs: dict[str, np.ndarray], token: int, past: int) -> dict[str, np.ndarray]:

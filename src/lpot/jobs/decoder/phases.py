@@ -39,13 +39,15 @@ def token_case(length: int, batch: int = 1) -> Case:
     return Case(f"token, batch {batch}", batch, 1, min(PAST, length // 2))
 
 
+def prompt_case(length: int, batch: int = 1) -> Case:
+    return Case(f"prompt of {length}, batch {batch}", batch, length, 0)
+
+
 def cases(length: int) -> tuple[Case, ...]:
-    """Prompt and token, each in every batch size."""
-    found = [token_case(length, rows) for rows in BATCHES]
-    return (
-        *found,
-        *(Case(f"prompt of {length}, batch {rows}", rows, length, 0) for rows in BATCHES),
-    )
+    """Prompt and token, each in every batch size. Prompts side by side are shorter: the logits of
+    a whole one take more memory than the weights in few bits."""
+    tokens = [token_case(length, rows) for rows in BATCHES]
+    return (*tokens, *(prompt_case(max(1, length // rows), rows) for rows in BATCHES))
 
 
 class PhaseLook:
@@ -73,8 +75,9 @@ class PhaseLook:
         return replace(score, latency=whole * mix)
 
     def _times(self, model: Model) -> tuple[float, float]:
-        token, prompt = token_case(self.length), Case("prompt", 1, self.length, 0)
-        return self._time(model, token), self._time(model, prompt)
+        cases = token_case(self.length), prompt_case(self.length)
+        token, prompt = (self._time(model, case) for case in cases)
+        return token, prompt
 
     def _time(self, model: Model, case: Case) -> float:
         inputs = case.inputs(tuple(model.inputs or ()))
@@ -108,9 +111,19 @@ def _row(rounds: Sequence[Sequence[tuple[float, ...]]], comparison: Comparison) 
 
 
 def told(found: Mapping[str, Mapping[str, Any]]) -> str:
-    """One sentence on all cases."""
+    """One sentence on all cases, and one on those that became slower.
+
+    >>> told({"token": {"speed": 0.5, "low": 0.01, "verdict": "slower"}})[:38]
+    'token: 0.50 times FP32 (10.0 ms). Slow'
+    """
     parts = [
         f"{name}: {row['speed']:.2f} times FP32 ({1e3 * row['low']:.1f} ms)"
         for name, row in found.items()
     ]
-    return "; ".join(parts)
+    slower = [name for name, row in found.items() if row["verdict"] == "slower"]
+    return "; ".join(parts) + (
+        f". Slower than FP32 here: {', '.join(slower)}; quantization.weight_only.prompt says what "
+        "prompts count against tokens"
+        if slower
+        else ""
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 from lpot.backends import export_decoder, get_backend, is_decoder, why_no_decoder
 from lpot.config.schema import Config
-from lpot.core.errors import ConfigError, UnsupportedModel
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
@@ -120,16 +120,35 @@ def bound(request: Request, config: Config, model: Model) -> Request:
     for loader in (request.calib, request.eval_loader):
         if loader is not None and isinstance(loader, str):
             raise ConfigError("a text was given for a model without a tokenizer", "calib")
-    for windows in (request.eval_loader, request.held_out):
+    for windows in (request.calib, request.eval_loader, request.held_out):
         if isinstance(windows, TokenWindows):
-            windows.bind(model.inputs)
+            _check_reading(model, windows.bind(model.inputs))
+    model.close()  # what comes next needs the memory
     loader = request.calib
     if not isinstance(loader, TokenWindows):
         return request
     most = max(config.quantization.calibration.sampling_size, default=SAMPLES)
     step = max(1, len(loader.ids) // most)
-    spread = loader.part(slice(0, most * step, step))
-    return replace(request, calib=spread.bind(model.inputs))
+    return replace(request, calib=loader.part(slice(0, most * step, step)))
+
+
+def _check_reading(model: Model, windows: TokenWindows) -> None:
+    """Can the model read the window with the largest token? A mistake is told before all work."""
+    ids = windows.ids
+    if not ids.size:
+        return
+    if ids.min() < 0:
+        raise DataError(f"token {ids.min()} was given: tokens are numbered from 0")
+    at = int(ids.max(axis=1).argmax())
+    ((inputs, _),) = windows.part(slice(at, at + 1))
+    try:
+        model.backend.run(model, inputs)
+    except DataError as error:
+        raise DataError(
+            f"the model can't read a window of {ids.shape[1]} tokens up to number {ids.max()}: was "
+            "the text cut by another tokenizer, or is the window longer than the model's "
+            f"positions (quantization.weight_only.prompt_length)? {str(error).rpartition(': ')[2]}"
+        ) from error
 
 
 def strategy_name(request: Request, config: Config) -> str:

@@ -81,13 +81,12 @@ def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[st
             places = np.arange(past, past + count, dtype=spec.dtype)
             found[spec.name] = np.broadcast_to(places, (rows, count)).copy()
         elif is_cache(spec):
-            assert spec.shape is not None
-            sizes = [size if isinstance(size, int) else past for size in spec.shape]
-            found[spec.name] = np.zeros((rows, *sizes[1:]), spec.dtype)
+            found[spec.name] = np.zeros((rows, *_cache_sizes(spec, past)), spec.dtype)
         else:
             raise DataError(
                 f"the model's input {spec.name!r} is none that text alone can feed "
-                f"({IDS}, {MASK}, {PLACES}, past…): give a loader of whole batches instead"
+                f"({IDS}, {MASK}, {PLACES}, past… or cache…): give a loader of whole batches "
+                "instead"
             )
     if not found and len(ids):
         return {IDS: ids.astype(np.int64)}
@@ -95,7 +94,19 @@ def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[st
 
 
 def is_cache(spec: InputSpec) -> bool:
-    return "past" in spec.name and spec.shape is not None and len(spec.shape) == 4
+    named = "past" in spec.name or "cache" in spec.name
+    return named and spec.shape is not None and len(spec.shape) == 4
+
+
+def _cache_sizes(spec: InputSpec, past: int) -> list[int]:
+    """All but the rows; the one size that the model leaves open is that of the past."""
+    sizes = list(spec.shape or ())[1:]
+    if sum(not isinstance(size, int) for size in sizes) > 1:
+        raise DataError(
+            f"the model's input {spec.name!r} has the shape {list(spec.shape or ())}: besides the "
+            "batch and the past no size of a KV cache may be left open; export it with them"
+        )
+    return [size if isinstance(size, int) else past for size in sizes]
 
 
 def windows_of(source: Any, length: int, folder: Path | None, what: str) -> TokenWindows | None:
@@ -105,6 +116,8 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
     if isinstance(source, Path) or (isinstance(source, str) and _is_file(source)):
         return cut(*tokens_of(_read(Path(source)), folder), length, what)
     if isinstance(source, str):
+        if not source.split()[1:] and Path(source).suffix:
+            raise DataError(f"{what}: {source!r} looks like a file, but there is none")
         return cut(*tokens_of(source, folder), length, what)
     if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
         return cut(*tokens_of("\n\n".join(source), folder), length, what)
@@ -115,7 +128,14 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
                 f"{what} is an array of {array.dtype} with {array.ndim} axes: expected tokens, "
                 "whole numbers of the shape (tokens) or (windows, tokens)"
             )
-        return cut(array, None, length, what) if array.ndim == 1 else TokenWindows(array)
+        if array.ndim == 1:
+            return cut(array, None, length, what)
+        if array.shape[1] < FEWEST:
+            raise DataError(
+                f"{what} has windows of {array.shape[1]} tokens: one to read and one to predict "
+                "are the fewest"
+            )
+        return TokenWindows(array)
     return None
 
 
@@ -174,5 +194,7 @@ def _is_file(text: str) -> bool:
 def _read(path: Path) -> str:
     try:
         return path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise DataError(f"{path}: can't be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
         raise DataError(f"{path}: can't be read as text ({error})") from error

@@ -56,11 +56,18 @@ def why_no_decoder(source: Any) -> str:
             "model (`save_pretrained`), which transformers makes of a GGUF with "
             "`from_pretrained(folder, gguf_file=…)`"
         )
+    if not place.exists():
+        return (
+            "no such file or folder; a model of a hub is downloaded first, and saved with "
+            "`save_pretrained(folder)`"
+        )
     weights = any(place.glob("*.safetensors")) or (place / "pytorch_model.bin").is_file()
     if place.is_dir() and weights and not (place / "config.json").is_file():
         return (
             "there is no config.json beside the weights: save both with `save_pretrained(folder)`"
         )
+    if place.is_dir() and not any(place.glob("*.onnx")):
+        return "the folder holds no model: neither config.json and .safetensors nor an .onnx file"
     return ""
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from lpot.backends.onnx.decoder.names import Linear, Weights
+from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.rotary import rotary_tables
 from lpot.backends.onnx.decoder.shape import DecoderShape
 from lpot.backends.onnx.graph import Graph
@@ -172,9 +172,12 @@ class _Writer:
 
     def _logits(self, x: str) -> None:
         final = "logits" if not self.shape.final_softcap else "logits/raw"
+        weight, bias = self.source.head()
         if self.source.is_tied:  # stored once; the runtime turns it while loading
             self._op("Transpose", ["embed_tokens.weight"], "lm_head.weight", perm=[1, 0])
-        self._product(self.source.head(), x, "lm_head", final)
+        else:
+            self._const("lm_head.weight", weight.T)
+        self._product(x, bias, "lm_head", final)
         if self.shape.final_softcap:
             self._const("softcap", np.float32(self.shape.final_softcap))
             self._op("Div", ["logits/raw", "softcap"], "logits/small")
@@ -233,12 +236,12 @@ class _Writer:
         return self._op("Reshape", [normed, f"{name}/flat"], f"{name}/joined")
 
     def _linear(self, word: str, at: int, x: str, name: str) -> str:
-        return self._product(self.source.linear(word, at), x, name, f"{name}/out")
+        weight, bias = self.source.linear(word, at)
+        self._const(f"{name}.weight", weight.T)
+        return self._product(x, bias, name, f"{name}/out")
 
-    def _product(self, linear: Linear, x: str, name: str, output: str) -> str:
-        weight, bias = linear
-        if not any(f"{name}.weight" in node.output for node in self.nodes[-1:]):
-            self._const(f"{name}.weight", weight.T)
+    def _product(self, x: str, bias: np.ndarray | None, name: str, output: str) -> str:
+        """With the matrix `{name}.weight`, wherever that comes from."""
         product = output if bias is None else f"{name}/product"
         self._op("MatMul", [x, f"{name}.weight"], product, name=name)
         if bias is not None:
@@ -249,9 +252,10 @@ class _Writer:
     # -- protos ------------------------------------------------------------------------------
 
     def _const(self, name: str, value: Any) -> None:
+        """Turned matrices stay views of the files that they come from: no copy of all is held."""
         if name in self.weights:
             return
-        array = np.asarray(value, order="C")
+        array = np.asarray(value)
         if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise UnsupportedModel(
                 f"the weight {name!r} holds NaN or infinite values: is the checkpoint damaged?"

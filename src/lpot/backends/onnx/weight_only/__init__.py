@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto
+from onnxruntime import InferenceSession
 
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import PLUMBING, key_of, why_not
+from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.widen_halves import widen_halves
 from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
+from lpot.backends.onnx.run import file_session, release_pages
 from lpot.backends.onnx.save import write
 from lpot.backends.onnx.weight_only.emit import emit
 from lpot.backends.onnx.weight_only.formats import (
@@ -32,8 +37,9 @@ from lpot.backends.onnx.weight_only.rounding import round_all
 from lpot.backends.onnx.weight_only.sensitivity import format_errors
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.backends.onnx.weight_only.two_phases import join_phases
-from lpot.core.backend import Approach, Observations, Target
+from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.errors import UnsupportedModel
 from lpot.core.progress import tracked
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.repairs import NONE
@@ -45,6 +51,17 @@ PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_g
 SMALL = 4096  # weights, below which nothing is won
 USUAL = Wishes()
 KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
+
+
+class FileModel(OnnxModel):
+    """The FP32 model, run from its file: no second copy of the weights beside the packed ones."""
+
+    @property
+    def session(self) -> InferenceSession:
+        if self._session is None and self.source:
+            with suppress(UnsupportedModel):  # one that is read in another form than it has
+                self._session = file_session(self.source)
+        return super().session
 
 
 class WeightOnlyBackend(OnnxBackend):
@@ -64,6 +81,12 @@ class WeightOnlyBackend(OnnxBackend):
         self.store = WeightStore(folder)
         self.store.drop_damaged()
 
+    def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
+        graph, path = load_graph(source)
+        model = FileModel(self, graph, source=path)
+        model.session  # noqa: B018 - the passes may trust what the runtime has accepted
+        return self._prepared(model)
+
     def _prepared(self, model: OnnxModel) -> OnnxModel:
         for step in PASSES:
             model.prepared = step(model.prepared)
@@ -72,6 +95,7 @@ class WeightOnlyBackend(OnnxBackend):
     def inspect(
         self, model: OnnxModel, approach: Approach = "weight_only", target: Target = "this"
     ) -> Capability:
+        release_pages(model.graph.weights.values())  # that the fingerprint has read
         present = {node.name: node for node in model.prepared.nodes}
         ops: dict[OpKey, OpInfo] = {}
         for given in tracked(model.graph.nodes):  # the first time, kernels are tried and timed

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import NodeProto
 
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import input_specs
+from lpot.backends.onnx.run import input_specs, release_pages
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, LEARNED, format_of, label
 from lpot.backends.onnx.weight_only.hessians import Gathering, Seen, watched
@@ -128,6 +128,7 @@ def _round_one(
             continue
         stored = _rounded(weight, config, hessian)
         store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
+    release_pages(graph.weights[name] for name in node.input if name in graph.weights)
 
 
 def rows_of(graph: Graph, node: NodeProto) -> np.ndarray:
@@ -156,7 +157,8 @@ def _dynamic_loss(weight: np.ndarray, config: OpConfig, seen: Seen | None) -> fl
     """The same for a kernel that rounds its input, too: each value is off by up to half a step."""
     assert config.weight is not None and config.weight.bits is not None
     top = (1 << (config.weight.bits - 1)) - 1
-    steps = np.maximum(np.abs(weight).max(axis=1), 1e-30) / top
+    widest = np.maximum(weight.max(axis=1), -weight.min(axis=1))
+    steps = np.maximum(widest, 1e-30) / top
     energy = 1.0 if seen is None else float(np.trace(seen.hessian))
     by_weight = energy * float(np.square(steps).sum()) / 12
     by_input = 0.0 if seen is None else seen.step**2 / 12 * float(np.vdot(weight, weight))
