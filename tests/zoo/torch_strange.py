@@ -192,6 +192,30 @@ class Exported(nn.Module):
         return {"y": y + self.table(ids).sum(1), "z": functional.linear(y, self.table.weight)}
 
 
+class LeNet(nn.Module):
+    """A view of what a convolution gives, as in every tutorial."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.last = nn.Conv2d(3, 6, 3), nn.Conv2d(6, 8, 3), nn.Linear(8 * 16, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(torch.relu(self.b(torch.relu(self.a(x)))).view(-1, 8 * 16))
+
+
+class OwnSummand(nn.Module):
+    """x + conv(x), and inputs given by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.last = nn.Conv2d(8, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.a(input=x)
+        return self.last(input=x + self.b(x))
+
+
 def _exported() -> Any:
     batch = {0: torch.export.Dim("batch", min=1, max=64)}
     given = (torch.randn(2, 3, 8, 8), torch.randint(0, 5, (2, 6)))
@@ -233,6 +257,8 @@ NETS: Mapping[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         ),
         image,
     ),
+    "a view after convolutions": (LeNet, image),
+    "x + conv(x)": (OwnSummand, image),
     "a TorchScript module": (lambda: torch.jit.script(mlp().eval()), vector),
     "complex weights": (
         lambda: nn.Linear(8, 8, dtype=torch.cfloat),

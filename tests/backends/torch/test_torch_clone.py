@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 import pytest
@@ -12,6 +14,8 @@ pytest.importorskip("torch")
 import torch
 from torch import nn
 
+from backends.torch import torch_nets as nets
+from backends.torch.test_torch_models import BACKEND, default, noise
 from lpot.backends.torch.clone import Cloner
 
 
@@ -85,3 +89,30 @@ def test_a_substitute_is_found_everywhere(original: Odd) -> None:
 def test_a_root_can_be_replaced() -> None:
     root, new = nn.Linear(2, 2), nn.Identity()
     assert Cloner(root)({id(root): new}) is new
+
+
+def _by_method(module: nn.Module) -> None:
+    module.forward = MethodType(lambda self, x: 2 * type(self).forward(self, x), module)
+
+
+def _by_closure(module: nn.Module) -> None:
+    old = module.forward
+    module.forward = lambda x: 2 * old(x)
+
+
+def _by_partial(module: nn.Module) -> None:
+    module.forward = functools.partial(lambda self, x: 2 * type(self).forward(self, x), module)
+
+
+@pytest.mark.parametrize("replace", [_by_method, _by_closure, _by_partial])
+def test_a_forward_put_on_a_module_counts(replace: Callable[[nn.Module], None]) -> None:
+    """Its class has another one, which must not be read in its place; and it runs the copy."""
+    module = nn.Sequential(nn.Conv2d(3, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 1))
+    replace(nets.seeded(module).eval())
+    model = BACKEND.load(module)
+    batches = nets.images()
+    observations = BACKEND.observe(model, batches, (0,))[0]
+    built = BACKEND.build(model, default(model), observations)
+    assert noise(model, built, batches) > 25
+    truth, found = (BACKEND.run(item, batches[0])[0] for item in (model, built))
+    assert (truth != found).any()  # it is INT8 indeed

@@ -170,6 +170,7 @@ class _Builder:
             self.ranges.outlet(site.name, config.activation),
             relu,
             divided=divided,
+            plain=site.name in self.ranges.viewed,
         )
 
     def _inlet(self, site: Layer, config: TensorConfig) -> Affine:

@@ -26,7 +26,8 @@ class Cloner:
 
     A module may keep other modules of the tree outside `_modules` (a list, a bound method, an
     object of its own). Those attributes are found by a bounded scan and follow into the copy. So do
-    hooks that know a module of the tree (`lambda m, x, y: self.features.append(y)`).
+    hooks that know a module of the tree (`lambda m, x, y: self.features.append(y)`), and functions
+    put in the place of a module's forward (`model.forward = lambda x: old(2 * x)`).
     """
 
     def __init__(self, root: nn.Module) -> None:
@@ -41,7 +42,11 @@ class Cloner:
                 ]
             )
         }
-        self._hooked = [m for m in root.modules() if any(getattr(m, name) for name in _HOOKS)]
+        self._hooked = [
+            module
+            for module in root.modules()
+            if _has_function(module) or any(getattr(module, name) for name in _HOOKS)
+        ]
 
     def __call__(self, substitutes: Mapping[int, nn.Module] | None = None) -> nn.Module:
         """A copy, in which the modules with these ids are replaced wherever they occur."""
@@ -50,7 +55,7 @@ class Cloner:
         if self._linked:
             self._relink(made)
         if self._hooked:
-            rebind_hooks(self._hooked, made)
+            rebind(self._hooked, made)
         return twin
 
     def _copy(self, module: nn.Module, made: dict[int, nn.Module]) -> nn.Module:
@@ -109,8 +114,9 @@ def _deep_copy(module: nn.Module, memo: dict[int, Any]) -> nn.Module:
     return twin
 
 
-def rebind_hooks(modules: Iterable[nn.Module], made: Mapping[int, nn.Module]) -> None:
-    """Hooks of the copies (`made`, by the original's id) know the copies, no more the originals."""
+def rebind(modules: Iterable[nn.Module], made: Mapping[int, nn.Module]) -> None:
+    """Hooks of the copies (`made`, by the original's id), and functions in the place of their
+    forward, know the copies, no more the originals."""
     for module in modules:
         twin = made.get(id(module))
         if twin is None or not issubclass(type(twin), type(module)):
@@ -119,6 +125,8 @@ def rebind_hooks(modules: Iterable[nn.Module], made: Mapping[int, nn.Module]) ->
             hooks = getattr(twin, name)
             for key, hook in hooks.items():
                 hooks[key] = _rebound(hook, made)
+        if _has_function(twin):
+            twin.__dict__["forward"] = _rebound(twin.__dict__["forward"], made)
 
 
 def _known(hook: Any) -> list[Any]:
@@ -127,17 +135,29 @@ def _known(hook: Any) -> list[Any]:
     return [cell.cell_contents for cell in cells or ()]
 
 
+def _has_function(module: nn.Module) -> bool:
+    return isinstance(module.__dict__.get("forward"), types.FunctionType)
+
+
 def _rebound(hook: Any, made: Mapping[int, nn.Module]) -> Any:
     """The same hook for the copy: it knows the copy's modules instead of the original's."""
     known = _known(hook)
-    if not any(id(value) in made for value in known):
+    twins = [_twin(value, made) for value in known]
+    if all(one is other for one, other in zip(known, twins, strict=True)):
         return hook
-    cells = tuple(types.CellType(made.get(id(value), value)) for value in known)
+    cells = tuple(map(types.CellType, twins))
     twin = types.FunctionType(
         hook.__code__, hook.__globals__, hook.__name__, hook.__defaults__, cells
     )
     twin.__kwdefaults__ = hook.__kwdefaults__
     return twin
+
+
+def _twin(value: Any, made: Mapping[int, nn.Module]) -> Any:
+    """The copy of a module, or a method of the copy; anything else is what it was."""
+    if isinstance(value, types.MethodType) and id(value.__self__) in made:
+        return types.MethodType(value.__func__, made[id(value.__self__)])
+    return made.get(id(value), value)
 
 
 def _own(buffer: torch.Tensor | None) -> torch.Tensor | None:

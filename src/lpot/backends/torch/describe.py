@@ -217,6 +217,7 @@ class Stored:
         self.trusted = frozenset(self._parts)
         self._skipped: Mapping[str, str] = facts["skipped"]
         self.divided = frozenset(op for op, item in self.ops.items() if item.get("divided"))
+        self.viewed = frozenset(op for op, item in self.ops.items() if item.get("plain"))
         known = {captured.name: captured for captured in prepared.captures}
         for name, part in self._parts.items():
             if name not in known or not known[name].is_known_as(part["digest"]):

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn.utils import prune
 from torch.utils import _pytree as pytree
 
-from lpot.backends.torch.clone import rebind_hooks
+from lpot.backends.torch.clone import rebind
 
 # The function of the same name hides the module.
 _WeightNorm: Any = importlib.import_module("torch.nn.utils.weight_norm").WeightNorm
@@ -43,7 +43,7 @@ def copied(module: nn.Module) -> nn.Module:
     except TypeError:
         memo = {id(value): value for part in parts for value in _unique(part)} | computed
         twin = copy.deepcopy(module, memo)
-    rebind_hooks(parts, {id(part): memo[id(part)] for part in parts if id(part) in memo})
+    rebind(parts, {id(part): memo[id(part)] for part in parts if id(part) in memo})
     return twin
 
 

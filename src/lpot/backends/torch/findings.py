@@ -19,6 +19,7 @@ class Findings:
     trusted: frozenset[str] = frozenset()  # captured parts that compute what the original does
     uneven: frozenset[str] = frozenset()  # sums of tensors of different shapes
     estranged: frozenset[str] = frozenset()  # ops called in a way that no kernel can serve
+    viewed: frozenset[str] = frozenset()  # convolutions whose output must lie as FP32's does
     kernels: Mapping[str, str] = field(default_factory=dict)
     norms: Mapping[str, str] = field(default_factory=dict)
     leaders: Mapping[str, str] = field(default_factory=dict)
@@ -31,7 +32,7 @@ class Findings:
     @classmethod
     def of(cls, observations: Observations) -> Findings:
         own: Mapping[str, Any] = observations.own
-        sets = ("ran", "trusted", "uneven", "estranged")
+        sets = ("ran", "trusted", "uneven", "estranged", "viewed")
         given: dict[str, Any] = {n: frozenset(own.get(n, ())) for n in sets}
         given |= {n: dict(own.get(n, {})) for n in ("kernels", "norms", "leaders")}
         return cls(**given)

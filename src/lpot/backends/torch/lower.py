@@ -11,6 +11,7 @@ from torch import fx, nn
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.codes import add, decode, join
 from lpot.backends.torch.kernels.engine import FusedSum
+from lpot.backends.torch.layout import plain
 from lpot.backends.torch.modules import LowConv
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.find_chains import Chain
@@ -83,8 +84,14 @@ class Lowering:
             else:
                 self._other(node)
         returned = [node for node in self.plan.byte if self._is_returned(node)]
-        finish = floats if returned else None
+        finish = (_plain_floats if self._is_viewed else floats) if returned else None
         return assemble(self.captured, self.modules[self.captured.name], self.actions, finish)
+
+    @property
+    def _is_viewed(self) -> bool:
+        """Does the code that gets the values want them to lie as FP32's do?"""
+        ops = (self.modules[name] for name in self.captured.targets.values())
+        return any(isinstance(op, LowConv) and op.settings.plain for op in ops)
 
     def _is_returned(self, node: fx.Node) -> bool:
         return any(user.op == "output" for user in node.users)
@@ -189,6 +196,10 @@ def floats(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: floats(item) for key, item in value.items()}
     return value
+
+
+def _plain_floats(value: Any) -> Any:
+    return plain(floats(value))
 
 
 class Floated:

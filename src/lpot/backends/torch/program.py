@@ -160,7 +160,8 @@ def float_action(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Modu
         name = captured.targets[target]
         return Action(modules[name], node.args, node.kwargs, name)
     if node.op == "call_method":
-        return Action(_Method(target), node.args, node.kwargs)
+        run = _view if target == "view" else _Method(target)
+        return Action(run, node.args, node.kwargs)
     return Action(target, node.args, node.kwargs)
 
 
@@ -170,6 +171,12 @@ class _Method:
 
     def __call__(self, value: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(value, self.name)(*args, **kwargs)
+
+
+def _view(value: Any, *args: Any, **kwargs: Any) -> Any:
+    """A view asks for memory as FP32 has it; kernels put channels last."""
+    is_type = isinstance(args[0] if args else kwargs.get("dtype"), torch.dtype)
+    return value.view(*args, **kwargs) if is_type else value.reshape(*args, **kwargs)
 
 
 def assemble(

@@ -48,11 +48,13 @@ class Ranges(Protocol):
     """All that `build` asks about values.
 
     `trusted` names the captured parts that may be used, `divided` the ops whose input is smoothed
-    already by the weights of the layer norm before them.
+    already by the weights of the layer norm before them, `viewed` those whose output must lie in
+    memory as FP32's does.
     """
 
     trusted: frozenset[str]
     divided: frozenset[str]
+    viewed: frozenset[str]
 
     def why_never(self, op: str) -> str:
         """Why an op can't be INT8 in any way; empty where it can."""
@@ -91,7 +93,7 @@ class Observed:
         self._known: dict[tuple[str, TensorConfig, int | None], Affine] = {}
         findings = Findings.of(observations)
         self._uneven, self._kernels = findings.uneven, findings.kernels
-        self._estranged = findings.estranged
+        self._estranged, self.viewed = findings.estranged, findings.viewed
         self.trusted, self.factors = findings.trusted, observations.factors
         self._channels = seen_channels(observations)
         self._smooth: dict[str, Smooth] | None = None

@@ -14,6 +14,7 @@ from lpot.backends.torch.channels import ChannelWatch
 from lpot.backends.torch.data import describe
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels.choose import choose
+from lpot.backends.torch.layout import viewed
 from lpot.backends.torch.modules.by_hand import HandWatch
 from lpot.backends.torch.modules.rounded import make_rounded
 from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
@@ -53,6 +54,7 @@ class Watch:
             make_rounded(self._modules[name], rounding, widens=True)
         self._norms = NormWatch(find_norms(self._modules))
         self._confirmed: dict[str, str] = {}
+        self._viewed: frozenset[str] = frozenset()
         self._owners = Owners({name: self._modules[name] for name in prepared.sites})
         for name in prepared.sites:
             self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
@@ -98,8 +100,9 @@ class Watch:
             self._channels.forget()
 
     def confirm(self, inputs: Inputs) -> None:
-        """Try on a batch that was run what its norms are thought to allow."""
+        """Try on a batch that was run what its norms and its code are thought to allow."""
         self._confirmed = confirmed(self._prepared, self._norms.readers(), inputs)
+        self._viewed = viewed(self._prepared, inputs)
 
     def _norm_readers(self) -> dict[str, str]:
         found = self._norms.readers()
@@ -120,6 +123,7 @@ class Watch:
                 frozenset(trusted),
                 frozenset(tally.uneven),
                 frozenset(tally.estranged),
+                self._viewed,
                 {name: self._kernel(name, shape) for name, shape in tally.shapes.items()},
                 self._norm_readers(),
                 dict(self._channels.leaders),

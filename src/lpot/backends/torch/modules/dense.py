@@ -31,6 +31,7 @@ class Settings:
     relu: bool = False
     reduced: bool = False  # dynamic with 7 bits
     divided: bool = False  # a layer norm does the smoothing of the input
+    plain: bool = False  # the output lies in memory as FP32's does
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value not in (None, False)}
@@ -47,6 +48,7 @@ class Settings:
             relu=bool(raw.get("relu", False)),
             reduced=bool(raw.get("reduced", False)),
             divided=bool(raw.get("divided", False)),
+            plain=bool(raw.get("plain", False)),
             **sides,
         )
 
@@ -177,6 +179,7 @@ class LowConv(LowModule):
             x = x.unsqueeze(0)
         run = self.ready() if output_size is None else self._sized(x, output_size)
         y = run(x)
+        y = y.contiguous() if self.settings.plain else y
         return y.squeeze(0) if single else y
 
     def _sized(self, x: torch.Tensor, output_size: list[int]) -> Run:

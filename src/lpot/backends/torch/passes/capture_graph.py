@@ -116,7 +116,7 @@ def capture(root: nn.Module, sites: Mapping[str, Layer]) -> tuple[Capture, ...]:
         seen.add(id(module))
         if not any(id(part) in ops for part in inner):
             continue
-        graph = _trace(module, ops) if not any(map(_has_hooks, inner)) else None
+        graph = _trace(module, ops) if not any(map(_is_changed, inner)) else None
         if graph is None:
             stack.extend(reversed(list(module.children())))
             continue
@@ -140,8 +140,10 @@ def _constants(module: nn.Module, graph: fx.Graph) -> dict[str, torch.Tensor]:
     return {name: getattr(module, name) for name in names if name.startswith(_CONSTANT)}
 
 
-def _has_hooks(module: nn.Module) -> bool:
-    return bool(module._forward_hooks or module._forward_pre_hooks)
+def _is_changed(module: nn.Module) -> bool:
+    """Does it do more than its class says? torch.fx reads the class."""
+    hooks = module._forward_hooks or module._forward_pre_hooks
+    return bool(hooks) or "forward" in module.__dict__
 
 
 class _Proxy(fx.Proxy):  # type: ignore[misc]
