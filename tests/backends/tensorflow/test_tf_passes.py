@@ -230,7 +230,7 @@ def test_other_contractions_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("sizes", [[None, None, 16], [2, None, None, 16], None])
-@pytest.mark.parametrize("kind", ["matmul", "transposed", "einsum"])
+@pytest.mark.parametrize("kind", ["matmul", "transposed", "einsum", "any axes"])
 def test_products_are_lowered_whatever_sizes_are_free(kind: str, sizes: list[Any] | None) -> None:
     letters = "abc"[: 2 if sizes is None else len(sizes) - 1]
 
@@ -239,6 +239,9 @@ def test_products_are_lowered_whatever_sizes_are_free(kind: str, sizes: list[Any
         if kind == "einsum":
             y = tf.einsum(f"{letters}d,dhk->{letters}hk", x, make.weight(16, 4, 6))
             y = tf.nn.relu(y + tf.constant(make.random.normal(size=(4, 6)).astype(np.float32)))
+        elif kind == "any axes":
+            y = tf.raw_ops.Einsum(inputs=[x, make.weight(16, 24)], equation="...d,de->...e")
+            y = tf.nn.relu(y + make.vector(24))
         elif kind == "matmul":
             y = tf.nn.relu(tf.matmul(x, make.weight(16, 24)) + make.vector(24))
         else:

@@ -82,7 +82,9 @@ def _convert(net: Net, opset: int) -> Any:
 
 
 def _converted(net: Net, opset: int, careful: bool) -> Any:
-    """What tf2onnx makes of it. `careful` copies the graph with all weights before each pass."""
+    """What tf2onnx makes of it; `careful` leaves out passes that fail, and copies the weights
+    before and after each.
+    """
     from tf2onnx.optimizer import optimize_graph
     from tf2onnx.tf_utils import compress_graph_def
     from tf2onnx.tfonnx import process_tf_graph
@@ -98,7 +100,13 @@ def _converted(net: Net, opset: int, careful: bool) -> Any:
             input_names=[full_name(name) for name in net.inputs],
             output_names=[full_name(name) for name in net.outputs],
         )
-        return optimize_graph(found, careful).make_model("lpot")
+        if careful:
+            return optimize_graph(found, True).make_model("lpot")
+        # Each pass would write all weights into the nodes anew, where protobuf never frees them.
+        found.update_proto = lambda *_: None
+        found = optimize_graph(found, False)
+        del found.update_proto
+        return found.make_model("lpot")
 
 
 class _Qdq:

@@ -175,6 +175,8 @@ def _lossless(spec: InputSpec, array: np.ndarray, listed: bool) -> np.ndarray:
     if spec.dtype == "object" or array.dtype.name == spec.dtype:
         return array
     want = np.dtype(spec.dtype)
+    if array.dtype.name == "bfloat16":  # no type of NumPy's own; float32 holds all of it
+        array = array.astype(np.float32)
     if array.dtype.kind not in "fiub":
         raise DataError(
             f"the model takes {spec}, but the batch has {array.dtype}{list(array.shape)}"

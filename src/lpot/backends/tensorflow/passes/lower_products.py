@@ -12,6 +12,7 @@ from lpot.backends.tensorflow.layers import ORIGIN
 from lpot.backends.tensorflow.nodes import Namer, data_inputs, has_control, make_const, make_node
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 
+ANY = "..."  # whatever axes come first
 BATCHED = ("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 
 
@@ -58,10 +59,12 @@ def _einsum_product(node: NodeDef, weight: np.ndarray) -> Product | None:
     equation = node.attr["equation"].s.decode().replace(" ", "")
     left, _, right = equation.partition("->")
     first, _, second = left.partition(",")
+    if first.startswith(ANY) and right.startswith(ANY):
+        first, right = first.removeprefix(ANY), right.removeprefix(ANY)
     summed = [letter for letter in second if letter in first]
     kept = [letter for letter in second if letter not in first]
     count = len(summed)
-    if not count or not kept or "." in equation:
+    if not count or not kept or "." in first + second + right:
         return None
     free = first[: len(first) - count]
     fits = (
