@@ -79,6 +79,7 @@ INSIDE: Mapping[str, str] = {
     "model.safetensors": "pytorch",
     "*.onnx": "onnx",
     "*-symbol.json": "mxnet",
+    TFJS: "tensorflow",
 }
 
 

@@ -201,6 +201,10 @@ class Backend(ABC, Generic[M]):
         """For evaluation: a model that reads its data itself runs to the end of them."""
         return self.run(model, inputs)
 
+    def run_few(self, model: M, batches: Sequence[Inputs]) -> list[list[Any]]:
+        """Outputs of a few batches, of a model that is hardly run again: nothing to prepare for."""
+        return [self.run(model, inputs) for inputs in batches]
+
     def wiring(self, model: M) -> tuple[GraphNode, ...]:
         """The graph for drawings; empty where there is none."""
         return ()

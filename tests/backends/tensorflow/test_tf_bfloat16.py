@@ -58,3 +58,17 @@ def test_it_is_offered_only_where_the_cpu_has_it(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr("lpot.backends.tensorflow.abilities.this_cpu", lambda cpu=cpu: cpu)
         offered = any(BF16 in info.choices for info in BACKEND.inspect(model).ops.values())
         assert offered == bool(features)
+
+
+def test_batches_in_bfloat16_are_taken_by_a_model_of_them() -> None:
+    weight = tf.constant(np.random.default_rng(0).normal(size=(16, 8)), tf.bfloat16)
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 16], tf.bfloat16, name="x")])
+    def call(x: tf.Tensor) -> tf.Tensor:
+        return tf.nn.relu(x @ weight)
+
+    x = tf.cast(np.random.default_rng(1).normal(size=(4, 16)), tf.bfloat16)
+    model = BACKEND.load(call)
+    found = BACKEND.run(model, (x.numpy(),))[0].astype(np.float32)
+    np.testing.assert_array_equal(found, BACKEND.run(model, (tf.cast(x, tf.float32).numpy(),))[0])
+    np.testing.assert_array_equal(found, call(x).numpy().astype(np.float32))

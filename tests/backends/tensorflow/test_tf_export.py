@@ -162,3 +162,30 @@ def test_a_graph_that_reads_its_data_itself_gets_inputs(
     seconds = iter([0.002, 0.001] * offer.TURNS)
     monkeypatch.setattr(offer, "_timed", lambda call: (call(), next(seconds))[1:] * 3)
     assert "2.00 times as fast" in BACKEND.offers(low)[0]
+
+
+def test_the_weights_are_not_copied_for_each_pass_of_the_converter(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from tf2onnx import optimizer
+    from tf2onnx.optimizer.const_fold_optimizer import ConstFoldOptimizer
+
+    asked: list[bool] = []
+
+    def watched(graph: Any, careful: bool) -> Any:
+        asked.append(careful)
+        return real(graph, careful)
+
+    real = optimizer.optimize_graph
+    monkeypatch.setattr(optimizer, "optimize_graph", watched)
+    model, (x,) = BACKEND.load(cnn()), images(1)[0]
+    truth = BACKEND.run(model, (x,))[0]
+    np.testing.assert_allclose(run(model.export_onnx(tmp_path / "m"), x), truth, atol=1e-3)
+    assert asked == [False]
+
+    def fail(*_: Any) -> None:
+        raise TypeError("a pass that fails")
+
+    monkeypatch.setattr(ConstFoldOptimizer, "optimize", fail)
+    np.testing.assert_allclose(run(model.export_onnx(tmp_path / "n"), x), truth, atol=1e-3)
+    assert asked == [False, False, True]

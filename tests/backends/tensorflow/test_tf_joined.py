@@ -57,8 +57,8 @@ class SeenInside(Attention):
         return tf.matmul(tf.nn.softmax(tf.matmul(query, key, transpose_b=True)), value), key
 
 
-def keras_attention() -> Any:
-    x = tf.keras.Input((POSITIONS, WIDTH))
+def keras_attention(positions: int | None = POSITIONS) -> Any:
+    x = tf.keras.Input((positions, WIDTH))
     return tf.keras.Model(x, tf.keras.layers.MultiHeadAttention(HEADS, 8)(x, x))
 
 
@@ -82,6 +82,7 @@ def kinds(model: Any) -> Counter[str]:
     [
         (keras_attention, "", 2, 1),  # query, key and value; what they come to
         (keras_attention, "query", 2, 1),  # key and value
+        (lambda: keras_attention(None), "", 2, 1),
         (Attention, "", 1, 1),
         (lambda: Attention(value_width=4), "", 2, 1),  # the value is no part of it
         (SeenInside, "", 1, 1),  # a key may be an output as well
@@ -97,7 +98,8 @@ def test_products_of_the_same_rows_are_one(
     monkeypatch.setattr(building, "join_products", lambda net: net)
     _, apart = built(source, keep)
     assert kinds(apart)["_QuantizedMatMul"] > products
-    for batch in (X, X[:1]):
+    shorter = [X[:2, :4]] if joined.inputs[0].shape[1] is None else []
+    for batch in (X, X[:1], *shorter):
         for one, other in zip(
             backend.run(joined, (batch,)), backend.run(apart, (batch,)), strict=True
         ):

@@ -229,6 +229,35 @@ def test_other_contractions_are_left_alone() -> None:
     assert "Einsum" in kinds(lower_products(net_of(graph_of(build))))
 
 
+@pytest.mark.parametrize("sizes", [[None, None, 16], [2, None, None, 16], None])
+@pytest.mark.parametrize("kind", ["matmul", "transposed", "einsum", "any axes"])
+def test_products_are_lowered_whatever_sizes_are_free(kind: str, sizes: list[Any] | None) -> None:
+    letters = "abc"[: 2 if sizes is None else len(sizes) - 1]
+
+    def build(make: Maker) -> None:
+        x = v1.placeholder(tf.float32, sizes, name="x")
+        if kind == "einsum":
+            y = tf.einsum(f"{letters}d,dhk->{letters}hk", x, make.weight(16, 4, 6))
+            y = tf.nn.relu(y + tf.constant(make.random.normal(size=(4, 6)).astype(np.float32)))
+        elif kind == "any axes":
+            y = tf.raw_ops.Einsum(inputs=[x, make.weight(16, 24)], equation="...d,de->...e")
+            y = tf.nn.relu(y + make.vector(24))
+        elif kind == "matmul":
+            y = tf.nn.relu(tf.matmul(x, make.weight(16, 24)) + make.vector(24))
+        else:
+            y = tf.matmul(x, make.weight(24, 16), transpose_b=True)
+        tf.identity(y, name="y")
+
+    before = net_of(graph_of(build))
+    after = prepare(before)
+    assert [unit.node.split("/")[-1] for unit in after.units.values()] == ["product"]
+    shape = (*(2, 3, 5)[: len(letters)], 16)
+    same(before, after.net, np.random.default_rng(0).normal(size=shape).astype(np.float32))
+    if sizes is not None and kind != "transposed":  # bias and activation are the product's own
+        (unit,) = after.units.values()
+        assert unit.bias is not None and unit.activation == "Relu"
+
+
 @pytest.mark.parametrize("gelu", ["none", "relu", "erf", "tanh"])
 def test_reshapes_sink_below_what_can_be_fused(gelu: str) -> None:
     def build(make: Maker) -> None:

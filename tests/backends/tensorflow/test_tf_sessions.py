@@ -82,3 +82,15 @@ def test_a_quick_session_runs_what_it_is_asked_for_twice() -> None:
         both = session.run([convs[0], convs[-1]], given)
     np.testing.assert_array_equal(both[0], first)
     np.testing.assert_array_equal(both[1], last)
+
+
+@pytest.mark.parametrize("low", [False, True])
+def test_a_few_batches_are_run_without_a_session_that_is_kept(low: bool) -> None:
+    model, batches = BACKEND.load(cnn()), images(2)
+    if low:
+        recipe = restrict(BACKEND.inspect(model), ()).default()
+        model = BACKEND.build(model, recipe, BACKEND.observe(model, batches, (0,))[0])
+    found = BACKEND.run_few(model, batches)
+    assert "native" not in model.__dict__
+    for one, batch in zip(found, batches, strict=True):
+        np.testing.assert_allclose(one[0], BACKEND.run(model, batch)[0], rtol=1e-4, atol=1e-5)

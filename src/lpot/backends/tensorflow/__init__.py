@@ -113,6 +113,9 @@ class TensorflowBackend(Backend[TensorflowModel]):
         """For evaluation: a graph that reads its data itself gives all of them."""
         return running.run(model, inputs, steps=-1)
 
+    def run_few(self, model: TensorflowModel, batches: Sequence[Inputs]) -> list[list[np.ndarray]]:
+        return running.run_few(model, batches)
+
     def save(self, model: TensorflowModel, path: Path) -> Path:
         return saving.save(model, path)
 

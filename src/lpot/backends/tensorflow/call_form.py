@@ -53,10 +53,13 @@ class CallForm:
                 return dict(given[0])  # a dict by name, for a function of several arguments
             if len(given) == 1 and isinstance(given[0], list | tuple):
                 given = list(given[0])
-            elif len(wanted) == 1:
+            elif len(wanted) == 1 and not isinstance(wanted[0], str):
                 given = [given]
         if len(given) != len(wanted):
-            raise DataError(f"the model takes {len(wanted)} argument(s), got {len(given)}")
+            raise DataError(
+                f"the model takes {len(wanted)} argument(s), as the calibration data gave them, "
+                f"but got {len(given)}: data for optional ones are given as a dict by name"
+            )
         found: dict[str, Any] = {}
         for form, value in zip(wanted, given, strict=True):
             found.update(_matched(form, value))

@@ -16,7 +16,7 @@ from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
 from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.backends.tensorflow.weights import corrected_bias, weight_of
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, first_line
 
@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 OPSET = 17
 PRODUCTS = ("Conv", "MatMul", "Gemm")
 BEHIND = ("Add", "Relu", "Clip")  # bias and activation
+# What tf2onnx raises on a graph that it does not know.
+FAILURES = (ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError)
 
 
 def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = OPSET) -> Path:
@@ -66,21 +68,45 @@ def _corrected(prepared: Prepared, plan: Plan) -> Net:
 
 def _convert(net: Net, opset: int) -> Any:
     try:
-        import tf2onnx.convert
+        import tf2onnx.tfonnx  # noqa: F401 - is it there?
     except ImportError as error:
         raise BackendUnavailable("export to ONNX", "tf2onnx", str(error)) from error
     try:
-        model, _ = tf2onnx.convert._convert_common(
-            net.graph_def(),
-            name="lpot",
+        return _converted(net, opset, careful=False)
+    except FAILURES as error:
+        logger.info("tf2onnx failed (%s): again, without the passes that fail", first_line(error))
+    try:
+        return _converted(net, opset, careful=True)
+    except FAILURES as error:
+        raise UnsupportedModel(f"tf2onnx can't convert the graph: {error}") from error
+
+
+def _converted(net: Net, opset: int, careful: bool) -> Any:
+    """What tf2onnx makes of it; `careful` leaves out passes that fail, and copies the weights
+    before and after each.
+    """
+    from tf2onnx.optimizer import optimize_graph
+    from tf2onnx.tf_utils import compress_graph_def
+    from tf2onnx.tfonnx import process_tf_graph
+
+    graph_def = net.graph_def()
+    with tf.Graph().as_default() as graph:
+        weights = compress_graph_def(graph_def)
+        tf.graph_util.import_graph_def(graph_def, name="")
+        found = process_tf_graph(
+            graph,
             opset=opset,
+            const_node_values=weights,
             input_names=[full_name(name) for name in net.inputs],
             output_names=[full_name(name) for name in net.outputs],
-            output_path=None,
         )
-    except (ValueError, RuntimeError, AssertionError, KeyError) as error:
-        raise UnsupportedModel(f"tf2onnx can't convert the graph: {error}") from error
-    return model
+        if careful:
+            return optimize_graph(found, True).make_model("lpot")
+        # Each pass would write all weights into the nodes anew, where protobuf never frees them.
+        found.update_proto = lambda *_: None
+        found = optimize_graph(found, False)
+        del found.update_proto
+        return found.make_model("lpot")
 
 
 class _Qdq:

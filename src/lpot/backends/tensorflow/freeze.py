@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -173,11 +173,14 @@ def concrete(function: Any, form: str) -> Frozen:
             "as stateful layers and counters do? Leave that out (stateful=False)"
         ) from error
     graph_def = frozen.graph.as_graph_def()
+    keep_inputs(graph_def, frozen.inputs)
     tables = captured_tables(function, graph_def)
     inputs = [tensor.name for tensor in frozen.inputs if node_name(tensor.name) not in tables]
     outputs = [tensor.name for tensor in frozen.outputs]
     structure: Any = function.structured_input_signature
-    keys = sorted(structure[1] if structure else ()) or [node_name(name) for name in inputs]
+    keys = sorted(structure[1] if structure else ())
+    if len(keys) != len(inputs):  # some are given by position
+        keys = [node_name(name) for name in inputs]
     return Frozen(
         with_tables(graph_def, tables),
         form,
@@ -189,6 +192,16 @@ def concrete(function: Any, form: str) -> Frozen:
         },
         CallForm.of(function, inputs, outputs),
     )
+
+
+def keep_inputs(graph_def: GraphDef, inputs: Iterable[tf.Tensor]) -> None:
+    """Freezing drops placeholders that no output needs; callers go on feeding them."""
+    names = {node.name for node in graph_def.node}
+    for tensor in inputs:
+        if tensor.op.name not in names:
+            node = graph_def.node.add(name=tensor.op.name, op="Placeholder")
+            node.attr["dtype"].type = tensor.dtype.as_datatype_enum
+            node.attr["shape"].shape.CopyFrom(tensor.shape.as_proto())
 
 
 def _by_name(keys: list[str], tensors: list[str]) -> dict[str, str]:

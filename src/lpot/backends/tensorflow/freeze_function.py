@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -59,12 +59,19 @@ def traced(function: Any, signature: Callable[..., Any], spec: ModelSpec, what: 
             "from: give calibration data, or function.get_concrete_function(tf.TensorSpec(…))"
         )
     said = ""
-    names = parameters(signature)
+    needed, others = parameters(signature)
+    named = [name for name, must in others.items() if must or name in _mapping(raw)]
+    names = [*needed, *named]
     for args in _readings(raw, names):
+        count = len(needed) if len(args) == len(names) else len(args)
         for free in (True, False):
             specs = _specs(args, names, free)
+            # A layer that is built by the second attempt would be refused in the same tf.function.
+            tried = function if _is_function(function) else tf.function(function)
             try:
-                return function.get_concrete_function(*specs)
+                return tried.get_concrete_function(
+                    *specs[:count], **dict(zip(named, specs[count:], strict=False))
+                )
             except TRACING as error:
                 said = said or cause(error)
     raise UnsupportedModel(
@@ -72,17 +79,27 @@ def traced(function: Any, signature: Callable[..., Any], spec: ModelSpec, what: 
     )
 
 
-def parameters(function: Callable[..., Any]) -> list[str]:
-    """Names of the positional parameters that take data."""
+def parameters(function: Callable[..., Any]) -> tuple[list[str], dict[str, bool]]:
+    """Names of the parameters that take data: by position, and others by name, with "is needed"."""
     target = getattr(function, "python_function", function)
     try:
         found = inspect.signature(target).parameters.values()
     except (TypeError, ValueError):
-        return ["inputs"]
-    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    named = [item for item in found if item.kind in kinds and item.name not in NOT_DATA]
-    needed = [item.name for item in named if item.default is inspect.Parameter.empty]
-    return needed or [item.name for item in named[:1]] or ["inputs"]
+        return ["inputs"], {}
+    kinds = inspect.Parameter
+    data = [item for item in found if item.name not in NOT_DATA]
+    placed = [i for i in data if i.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
+    must = {item.name: item.default is inspect.Parameter.empty for item in data}
+    needed = [item.name for item in placed if must[item.name]]
+    needed = needed or [item.name for item in placed[:1]] or ["inputs"]
+    named = [i.name for i in data if i.kind in (kinds.POSITIONAL_OR_KEYWORD, kinds.KEYWORD_ONLY)]
+    return needed, {name: must[name] for name in named if name not in needed}
+
+
+def _mapping(raw: Any) -> Mapping[Any, Any]:
+    """The inputs of a batch by name; empty where they have none."""
+    first = raw[0] if isinstance(raw, list | tuple) and raw else raw
+    return first if isinstance(first, Mapping) else {}
 
 
 def _readings(raw: Any, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

@@ -91,9 +91,10 @@ def keras_model(model: Any, spec: ModelSpec) -> Frozen:
 def _traced(model: Any, spec: ModelSpec) -> Any:
     """The model as a function of any batch size, where it does not insist on one."""
 
-    @tf.function  # type: ignore[untyped-decorator]
-    def call(*inputs: Any) -> Any:
-        return model(*inputs, training=False) if _takes_training(model) else model(*inputs)
+    def call(*inputs: Any, **named: Any) -> Any:
+        if _takes_training(model):
+            named["training"] = False
+        return model(*inputs, **named)
 
     asked = _signature(model)
     what = f"the Keras model {model.name!r}"
@@ -113,11 +114,11 @@ def _traced(model: Any, spec: ModelSpec) -> Any:
         # The sizes are those of the batch it was first called on, not a wish of its maker.
         free = tf.nest.map_structure(_any_batch, asked)
         try:
-            return call.get_concrete_function(free)
+            return tf.function(call).get_concrete_function(free)
         except TRACING as error:
             logger.info("%s is traced for one batch size: %s", model.name, cause(error))
     try:
-        return call.get_concrete_function(asked)
+        return tf.function(call).get_concrete_function(asked)
     except TRACING as error:
         if spec.sample is not None:  # sizes left free may be what it can't be traced with
             return traced(call, model.call, spec, what)

@@ -11,7 +11,7 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from lpot.backends.tensorflow.freeze import Frozen, concrete, constants
+from lpot.backends.tensorflow.freeze import Frozen, concrete, constants, keep_inputs
 from lpot.backends.tensorflow.refuse import refuse_acts, refuse_acts_of
 from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
@@ -96,6 +96,7 @@ def _saved_model_v1(path: Path, tags: list[str], spec: ModelSpec) -> Frozen:
         inputs = {key: chosen.inputs[key].name for key in sorted(chosen.inputs)}
         outputs = {key: chosen.outputs[key].name for key in sorted(chosen.outputs)}
         graph_def = constants(session, tuple(outputs.values()))
+        keep_inputs(graph_def, map(session.graph.get_tensor_by_name, inputs.values()))
     if any(node.op in CALLS for node in graph_def.node):
         return _inlined(graph_def, inputs, outputs)
     return Frozen(

@@ -136,7 +136,7 @@ def _load_folder(path: Path, spec: ModelSpec) -> Loaded:
             f"{path}: the checkpoint {indices[0]} has no .meta file, which holds its graph; save "
             "it with tf.compat.v1.train.Saver, or give a SavedModel or frozen .pb"
         )
-    graphs = sorted(path.glob("*.pb"))
+    graphs = sorted(path.glob("*.pb")) or sorted(path.glob("model.json"))
     if len(graphs) == 1:
         return _load_path(graphs[0], spec)
     raise UnsupportedModel(

@@ -177,4 +177,5 @@ class TensorflowModel(Model):
         if self.nbytes > HEAVY:
             # A session holds some seven copies of the weights, and its graph one more.
             self.__dict__.pop("native", None)
+            del graph
             give_back()

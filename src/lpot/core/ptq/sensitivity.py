@@ -45,11 +45,11 @@ def errors(
     probe: Sequence[Inputs],
 ) -> dict[Key, float]:
     """Of each recipe, the mean distance of its model's outputs from FP32's on these batches."""
-    truth = [backend.run(model, inputs) for inputs in probe]
+    truth = backend.run_few(model, probe)
     found: dict[Key, float] = {}
     for key in tracked(list(recipes)):
         built = backend.build(model, recipes[key], observations)
-        found[key] = mean_distance(truth, [backend.run(built, inputs) for inputs in probe])
+        found[key] = mean_distance(truth, backend.run_few(built, probe))
         built.close()
     return found
 

@@ -33,7 +33,8 @@ class Head:
     """A product whose columns are heads: its rows are laid out by `sizes` and turned by `order`."""
 
     product: NodeDef
-    sizes: tuple[int, ...]  # batch, positions, heads, width of a head
+    front: str | tuple[int, ...]  # batch and positions: the tensor that tells them where free
+    sizes: tuple[int, ...]  # heads, width of a head
     order: tuple[int, ...]
     out: str  # the Transpose that all readers read
 
@@ -61,7 +62,8 @@ def _groups(net: Net) -> Iterator[list[Head]]:
             (key, head.product.attr[key].SerializeToString(deterministic=True))
             for key in sorted(head.product.attr)
         )
-        found.setdefault((x, low, high, head.sizes, head.order, attributes), []).append(head)
+        alike = (x, low, high, head.front, head.sizes, head.order, attributes)
+        found.setdefault(alike, []).append(head)
     return (heads for heads in found.values() if len(heads) > 1)
 
 
@@ -74,13 +76,30 @@ def _head(net: Net, node: NodeDef) -> Head | None:
     turn = net.only_user(reshape.name)
     if turn is None or turn.op != "Transpose" or has_control(turn) or turn.name in net.pinned:
         return None
-    sizes, order = (net.constant(data_inputs(each)[1]) for each in (reshape, turn))
-    bias = net.constant(data_inputs(node)[2])
-    if sizes is None or order is None or bias is None:
+    laid_out = _layout(net, data_inputs(reshape)[1])
+    order, bias = net.constant(data_inputs(turn)[1]), net.constant(data_inputs(node)[2])
+    if laid_out is None or order is None or bias is None:
         return None
-    if len(sizes) != 4 or sizes[2] * sizes[3] != bias.size or min(sizes[2:]) < 1:
+    front, sizes = laid_out
+    if sizes[0] * sizes[1] != bias.size or min(sizes) < 1:
         return None
-    return Head(node, tuple(map(int, sizes)), tuple(map(int, order)), turn.name)
+    return Head(node, front, sizes, tuple(map(int, order)), turn.name)
+
+
+def _layout(net: Net, shape: str) -> tuple[str | tuple[int, ...], tuple[int, ...]] | None:
+    """Batch and positions, as numbers or the tensor that gives both; heads and their width."""
+    sizes = net.constant(shape)
+    if sizes is not None:
+        front, back = tuple(map(int, sizes[:2])), tuple(map(int, sizes[2:]))
+        return (front, back) if len(sizes) == 4 else None
+    node = net.producer(shape)
+    if node is None or node.op != "ConcatV2" or has_control(node) or len(node.input) != 3:
+        return None
+    given, last, _ = data_inputs(node)
+    sizes = net.constant(last)
+    if sizes is None or len(sizes) != 2 or net.shape(given) != (2,):
+        return None
+    return given, tuple(map(int, sizes))
 
 
 def _joined(net: Net, heads: list[Head], name_for: Namer) -> tuple[list[NodeDef], list[str]]:
@@ -97,21 +116,31 @@ def _joined(net: Net, heads: list[Head], name_for: Namer) -> tuple[list[NodeDef]
     inputs = [x, weight.name, bias.name, low, high, least.name, most.name]
     product = with_inputs(first.product, inputs)
     product.name = name_for(f"{name}/joined")
-    batch, positions, *head = first.sizes
-    sizes = make_const(
-        name_for(f"{name}/joined/sizes"), np.array([batch, positions, len(heads), *head], np.int32)
-    )
+    sizes = _joined_sizes(f"{name}/joined/sizes", first.front, (len(heads), *first.sizes), name_for)
     turned = [2, *(axis + (axis > 1) for axis in first.order)]
     order = make_const(name_for(f"{name}/joined/order"), np.array(turned, np.int32))
 
     def step(op: str, part: str, inputs: list[str], **attrs: Any) -> NodeDef:
         return make_node(op, name_for(f"{name}/joined/{part}"), inputs, T=tf.float32, **attrs)
 
-    rows = step("Reshape", "rows", [product.name, sizes.name], Tshape=tf.int32)
+    rows = step("Reshape", "rows", [product.name, sizes[-1].name], Tshape=tf.int32)
     turn = step("Transpose", "turned", [rows.name, order.name], Tperm=tf.int32)
     parts = step("Unpack", "parts", [turn.name], num=len(heads), axis=0)
-    nodes = [weight, bias, least, most, product, sizes, order, rows, turn, parts]
+    nodes = [weight, bias, least, most, product, *sizes, order, rows, turn, parts]
     return nodes, [tensor_name(f"{parts.name}:{at}") for at in range(len(heads))]
+
+
+def _joined_sizes(
+    wish: str, front: str | tuple[int, ...], back: tuple[int, ...], name_for: Namer
+) -> list[NodeDef]:
+    """Nodes that lay out the rows of all products; the last gives the sizes."""
+    if not isinstance(front, str):
+        return [make_const(name_for(wish), np.array([*front, *back], np.int32))]
+    known = make_const(name_for(f"{wish}/known"), np.array(back, np.int32))
+    axis = make_const(name_for(f"{wish}/axis"), np.int32(0))
+    inputs = [front, known.name, axis.name]
+    joined = make_node("ConcatV2", name_for(wish), inputs, T=tf.int32, Tidx=tf.int32, N=2)
+    return [known, axis, joined]
 
 
 def _beside(net: Net, columns: list[list[str]], at: int, axis: int) -> np.ndarray:

@@ -52,7 +52,7 @@ def _sink(net: Net, shapes: Net, name: str, width: int) -> tuple[Net, str] | Non
         # A bias or activation in place already: the Reshape may stand behind it.
         plain = reshape.op in ("BiasAdd", *MATMUL_ACTIVATIONS)
         return (net, reshape.name) if plain else None
-    if data_inputs(reshape)[0] != name or not net.is_constant(data_inputs(reshape)[1]):
+    if data_inputs(reshape)[0] != name:
         return None
     user = net.only_user(reshape.name)
     if user is None:
