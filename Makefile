@@ -67,13 +67,16 @@ test-all: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev,no-mxnet)
 	$(if $(HAS_MXNET),$(MXNET)/bin/python -m pytest $(MXNET_TESTS))
 	$(MAKE) test-avx2
 
-# Branches counted, in child processes, too. A file has its hash in its name when it is whole: tests
-# kill children while these write.
-coverage: $(VENV)/.dev
+# Branches counted, in child processes and with MXNet, too. A file that is whole has its hash in its
+# name: tests kill children while these write.
+coverage: $(VENV)/.dev $(if $(HAS_MXNET),$(MXNET)/.dev)
 	$(BIN)/python -m coverage erase
-	$(BIN)/python -m coverage run -m pytest -m "not slow" $(PARALLEL)
-	$(BIN)/python -m coverage combine --quiet build/coverage/data.*.H*h
-	$(BIN)/python -m coverage report
+	$(if $(HAS_MXNET),LPOT_MXNET_PYTHON=$(CURDIR)/$(MXNET)/bin/python) \
+		$(BIN)/python -m coverage run -m pytest -m "not slow" $(PARALLEL)
+	$(if $(HAS_MXNET),$(MXNET)/bin/python -m coverage run -m pytest -m "not slow" tests/backends/mxnet)
+	find build/coverage -name 'data.*' ! -name '*.H*h' -delete
+	$(BIN)/python -m coverage combine --quiet
+	$(BIN)/python -m coverage report $(if $(HAS_MXNET),,--omit='*/backends/mxnet/*')
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check $(SOURCES)
@@ -130,6 +133,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 $(MXNET)/.dev: pyproject.toml
 	$(PYTHON) -m venv $(MXNET)
 	$(MXNET)/bin/python -m pip install --quiet --disable-pip-version-check \
-		mxnet==1.9.1 "numpy<1.24" pydantic ruamel.yaml rich click jinja2 pytest hypothesis
+		mxnet==1.9.1 "numpy<1.24" pydantic ruamel.yaml rich click jinja2 pytest hypothesis \
+		"coverage>=7.10"
 	$(MXNET)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@

@@ -7,10 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import onnx
 import pytest
 from click.testing import CliRunner, Result
 
+import lpot
 import onnx_models
 from lpot.cli import cli
 from lpot.cli.resolve import calibration_source, model_name, model_source, resolve
@@ -19,7 +21,11 @@ from lpot.core.errors import CalibrationError, ConfigError, LpotError, Unsupport
 MODULE = """
 numbers = [[1.0], [2.0]]
 nothing = None
+empty = []
 def loader(): return numbers
+def images():
+    import onnx_models
+    return onnx_models.feeds(onnx_models.cnn())
 def broken(): return 1 / 0
 class Loader:
     def __iter__(self): return iter(numbers)
@@ -186,6 +192,22 @@ def test_a_model_that_cant_be_measured_is_status_2(here: Path) -> None:
     done = run("benchmark", "net.onnx", "torn.onnx", "--iteration", "8", "--rounds", "8", "-q")
     assert done.exit_code == 2
     assert "failed: " in done.stdout and "baseline" in done.stdout
+
+
+def test_export(here: Path) -> None:
+    model = onnx_models.cnn()
+    options = {"workspace": here / "ws", "measure_speed": False}
+    tuned = lpot.tune(model, onnx_models.feeds(model), lambda given: 1.0, **options)
+    done = run("export", "ws", "out.onnx", "--calib", "mine:images", "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["bytes"] == (here / "out.onnx").stat().st_size
+    feed = onnx_models.feeds(model)[0]
+    for one, other in zip(lpot.load("out.onnx")(**feed), tuned.model(**feed), strict=True):
+        np.testing.assert_array_equal(one, other)
+    empty = run("export", "ws", "other.onnx", "--calib", "mine:empty")
+    assert empty.exit_code == 2 and "--calib gave no batch" in empty.stderr
+    assert not (here / "other.onnx").exists()
 
 
 def test_references_are_found_in_the_current_folder(here: Path) -> None:
