@@ -20,8 +20,8 @@ def input_stats(
     model: TensorflowModel, recipe: Recipe, observations: Observations
 ) -> dict[OpKey, TensorStats]:
     repaired = repair(model.prepared, recipe, observations)
-    units = [step.unit for step in repaired.plan().steps.values()]
-    return {unit.key: repaired.stats[unit.x] for unit in units if unit.x in repaired.stats}
+    layers = [step.layer for step in repaired.plan().steps.values()]
+    return {layer.key: repaired.stats[layer.x] for layer in layers if layer.x in repaired.stats}
 
 
 def useful_repairs(
@@ -37,6 +37,6 @@ def useful_repairs(
     if split:
         yield repairs
     after = patched(prepared, seen, split, None)
-    readers = [unit for units in outlying_inputs(after).values() for unit in units]
-    if any(after.twins.get(unit.key.name, unit.key.name) in low for unit in readers):
+    readers = [layer for layers in outlying_inputs(after).values() for layer in layers]
+    if any(after.twins.get(layer.key.name, layer.key.name) in low for layer in readers):
         yield from smoothings(repairs)

@@ -34,7 +34,7 @@ def tensors(
         if captured.name in low.captured
         for op, chain in prepared.chains_of(captured).items()
     }
-    known = [key for key in ops if key.name in prepared.sites]
+    known = [key for key in ops if key.name in prepared.layers]
     folded = set(low.folded)
     places = {key.name: _end(chains.get(key.name), key.name, folded) for key in known}
     # A norm that does more than that (activates) still does it behind the op.
