@@ -282,7 +282,7 @@ assert [node.op_type for node in opened.prepared.nodes] == ["Conv", "Conv"]
             ),
             (
                 "backends/torch/build.py",
-                "^        module: Any = site.module",
+                "^        module: Any = layer.module",
                 "        if isinstance(module, nn.Bilinear):\n"
                 '            return LowBilinear(module, parts["weight"])',
             ),

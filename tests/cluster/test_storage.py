@@ -99,7 +99,7 @@ def test_another_run_moves_in_and_the_first_returns(url: str) -> None:
     other = cases.tune(torn.model, torn.batches[:-1], scoring.score, 0.2, **common)
     assert any("kept as history-" in note for note in other.notes)
     back = cases.run(url, scoring.score, "serial")
-    assert any("taken up again" in note for note in back.notes)
+    assert any("is resumed" in note for note in back.notes)
     assert all(trial.recalled for trial in back.trials)
 
 

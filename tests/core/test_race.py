@@ -16,8 +16,9 @@ from onnx import helper, numpy_helper
 import lpot
 from lpot.core.goal import Goal
 from lpot.core.history import History
+from lpot.core.metric import Told
 from lpot.core.race import Race
-from lpot.core.tally import Tally, tally_of
+from lpot.core.tally import Tally
 from lpot.core.trial import Score
 from lpot.metric import get_metric, multi_metrics
 
@@ -123,9 +124,9 @@ def test_the_bound_is_exact() -> None:
     race = Race(Goal(absolute=0.1), Score(1.0, samples=10))
     metric = get_metric("Accuracy")
     metric.update(np.array([0]), np.array([1]))
-    assert race.lost(tally_of(metric), 0.0) is None, "one wrong of ten is allowed"
+    assert race.lost(Told(metric).tally, 0.0) is None, "one wrong of ten is allowed"
     metric.update(np.array([0]), np.array([1]))
-    lost = race.lost(tally_of(metric), 0.0)
+    lost = race.lost(Told(metric).tally, 0.0)
     assert lost is not None
     assert lost.bounds == pytest.approx((0.0, 0.8))
 
@@ -133,7 +134,7 @@ def test_the_bound_is_exact() -> None:
 def test_a_metric_that_is_no_mean_is_never_raced() -> None:
     metric = get_metric("F1")
     metric.update(np.array([0, 1]), np.array([1, 0]))
-    assert tally_of(metric) is None
+    assert Told(metric).tally is None
     assert Race(Goal(absolute=0.1), Score(1.0, samples=10)).lost(None, 0.0) is None
 
 
@@ -178,7 +179,7 @@ def test_a_tally_is_the_result(name: str, options: dict, preds: list, labels: li
     metric = get_metric(name, **options)
     for at in (slice(0, 2), slice(2, 3)):
         metric.update(preds[at], labels[at])
-    tally = tally_of(metric)
+    tally = Told(metric).tally
     assert tally is not None
     assert tally.seen == 3
     assert tally.mean == pytest.approx(metric.result())
@@ -187,7 +188,7 @@ def test_a_tally_is_the_result(name: str, options: dict, preds: list, labels: li
 def test_weighted_metrics_tally() -> None:
     metric = multi_metrics({"topk": 1, "MSE": {}, "weight": [0.7, 0.3]})
     metric.update(np.array([[0.1, 0.9], [0.8, 0.2]]), np.array([[0.0, 1.0], [0.0, 1.0]]))
-    tally = tally_of(metric)
+    tally = Told(metric).tally
     assert tally is not None
     assert tally.mean == pytest.approx(metric.result())
     assert tally.bounds == (-np.inf, 0.7)

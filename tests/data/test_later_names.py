@@ -58,7 +58,7 @@ def test_several_sparse_inputs_in_batches() -> None:
     dataset = get_dataset("sparse_dummy_v2", dense_shape=[[4, 5], [6]], sparse_ratio=[0.5, 0.5])
     batch = next(iter(DataLoader(dataset, batch_size=2)))
     assert [part.shape for part in batch] == [(2, 10, 2), (2, 10), (2, 3, 1), (2, 3)]
-    with pytest.raises(ConfigError, match="sparse_ratio should lie in 0 to 1"):
+    with pytest.raises(ConfigError, match="sparse_ratio should be between 0 and 1"):
         get_dataset("sparse_dummy_v2", dense_shape=[4, 5], sparse_ratio=1.5)
 
 

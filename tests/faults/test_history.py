@@ -227,7 +227,7 @@ def test_another_run_is_told_apart_and_kept(tune: Any, written: lpot.Result, wha
     judge = Falling()
     other = tune(evaluate=judge, **{**OPTIONS, **changes})
     assert any(word in note and "kept as history-" in note for note in other.notes)
-    assert "a fresh history is begun" in other.notes
+    assert "a new history is started" in other.notes
     assert not any(trial.recalled for trial in other.trials)
     (aside,) = written.history.parent.glob("history-*.jsonl")
     assert aside.read_bytes() == old
@@ -259,7 +259,7 @@ def test_coming_back_to_an_earlier_run_takes_its_history_up_again(
     assert judge.calls == 0
     assert all(trial.recalled for trial in back.trials)
     assert back.recipe == written.recipe
-    assert any("taken up again" in note for note in back.notes)
+    assert any("is resumed" in note for note in back.notes)
 
 
 def test_names_and_limits_do_not_make_another_run(tune: Any, written: lpot.Result) -> None:

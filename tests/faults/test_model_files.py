@@ -151,11 +151,11 @@ def test_graphs_without_nodes_or_outputs() -> None:
 def test_graphs_whose_names_do_not_fit_together() -> None:
     model = onnx_models.mlp()
     model.graph.output[0].name = "nowhere"
-    with pytest.raises(UnsupportedModel, match="'nowhere' is made by no node"):
+    with pytest.raises(UnsupportedModel, match="'nowhere' is not produced by any node"):
         load(model)
     model = onnx_models.mlp()
     model.graph.node[1].output[0] = model.graph.node[0].output[0]
-    with pytest.raises(UnsupportedModel, match="made twice"):
+    with pytest.raises(UnsupportedModel, match="produced twice"):
         load(model)
     model = onnx_models.mlp()
     model.graph.node[1].input[0] = "nobody"
@@ -163,7 +163,7 @@ def test_graphs_whose_names_do_not_fit_together() -> None:
         load(model)
     model = onnx_models.mlp()
     model.graph.node[0].input[0] = model.graph.node[2].output[0]
-    with pytest.raises(UnsupportedModel, match="reads what it makes itself"):
+    with pytest.raises(UnsupportedModel, match="reads its own output"):
         load(model)
 
 

@@ -164,7 +164,7 @@ def test_a_card_of_a_newer_version_is_read_as_far_as_it_is_understood(
     saved: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     change_card(saved, format=2, energy={"joules": 3}, framework="a later one")
-    assert "newer version of lpot (format 2, here is 1)" in warnings_of(saved, caplog)
+    assert "newer version of lpot (format 2, this one is 1)" in warnings_of(saved, caplog)
     model = lpot.load(saved)
     assert model.met is True and model.recipe is not None and model.recipe.low_ops
 
@@ -175,7 +175,7 @@ def test_a_card_of_another_architecture_is_told(
     arm = {"asimddp": True, "i8mm": True, "avx2": False}
     change_card(saved, architecture="aarch64", cpu=arm)
     told = warnings_of(saved, caplog)
-    assert "another architecture (aarch64, here is" in told and "measure again" in told
+    assert "another architecture (aarch64, this one is" in told and "measure again" in told
     assert "differs in" not in told  # of course it does
 
 

@@ -177,7 +177,7 @@ def test_a_wrong_model_and_an_unknown_name(tune: Any, registered: None) -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (ToyBackend, "ToyBackend can't serve.*make an object of it"),
+        (ToyBackend, "ToyBackend can't serve.*create an object of it"),
         (object(), "object can't serve.*lacks load, inspect, observe"),
         (3, "int can't serve"),
     ],

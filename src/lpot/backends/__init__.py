@@ -119,7 +119,7 @@ def adopted(given: Any) -> Backend:
     required = Backend.__abstractmethods__ | {"save", "restore"}
     wanted = [verb for verb in vars(Backend) if verb in required]
     lacking = [verb for verb in wanted if not callable(getattr(given, verb, None))]
-    told = f"it lacks {', '.join(lacking)}" if lacking else "it is a class: make an object of it"
+    told = f"it lacks {', '.join(lacking)}" if lacking else "it is a class: create an object of it"
     if not lacking and not isinstance(given, type):
         try:
             return _completed(given)
@@ -228,12 +228,12 @@ def detect(source: Any) -> str:
                 return name
     if isinstance(source, Mapping):
         raise UnsupportedModel(
-            f"given a {type(source).__name__} of {len(source)} entries: weights alone are no "
+            f"given a {type(source).__name__} of {len(source)} entries: weights alone are not a "
             "model. Give the nn.Module after module.load_state_dict(...), or the model's file"
         )
     raise UnsupportedModel(
         f"can't tell the framework of a {type(source).__module__}.{type(source).__qualname__}: "
-        f"say it with `framework` (one of {', '.join(frameworks())})"
+        f"set `framework` (one of {', '.join(frameworks())})"
     )
 
 
@@ -252,5 +252,5 @@ def _detect_path(path: Path) -> str:
         raise UnsupportedModel(f"{path}: no such file or folder")
     raise UnsupportedModel(
         f"can't tell the framework of {str(path)!r} from its name: "
-        f"say it with `framework` (one of {', '.join(frameworks())})"
+        f"set `framework` (one of {', '.join(frameworks())})"
     )

@@ -97,7 +97,7 @@ def _check(interpreter: str, home: Home) -> None:
     if found is None:
         last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         raise ConfigError(
-            f"given {interpreter!r}, which is no Python interpreter ({last})", path=home.variable
+            f"given {interpreter!r}, which is not a Python interpreter ({last})", path=home.variable
         )
     version, missing = tuple(found[0]), found[1]
     if version < LEAST_PYTHON:

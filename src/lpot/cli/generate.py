@@ -36,6 +36,6 @@ def generate(out: Output, run: Path, prompt: str, tokens: int) -> int:
         out.show(f"FP32:          {found.fp32}")
         where = found.parts_at
         same = f"the same for all {len(found.tokens)} tokens"
-        out.show(same if where is None else f"they part at token {where + 1}")
+        out.show(same if where is None else f"they differ from token {where + 1}")
     out.tell(found.to_json())
     return OK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
@@ -181,8 +181,11 @@ class Backend(ABC, Generic[M]):
 
     def advise(self, model: M, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:
         """Recipes that may be nearer to FP32 than this one, guessed from statistics."""
-        inputs = self.input_stats(model, recipe, observations)
-        return advise(recipe, inputs, self.inspect(model, "auto"))
+        if recipe.low_ops:
+            inputs = self.input_stats(model, recipe, observations)
+            yield from advise(recipe, inputs, self.inspect(model, "auto"))
+            for repairs in self.useful_repairs(model, recipe, observations):
+                yield replace(recipe, repairs=repairs)
 
     def input_stats(
         self, model: M, recipe: Recipe, observations: Observations
@@ -190,6 +193,12 @@ class Backend(ABC, Generic[M]):
         """What calibration saw of the input of each low-precision op, for `advise`."""
         seen = observations.tensors
         return {key: seen[key.name] for key in recipe.low_ops if key.name in seen}
+
+    def useful_repairs(
+        self, model: M, recipe: Recipe, observations: Observations
+    ) -> Iterator[Repairs]:
+        """Repairs that outlier channels call for, for `advise`."""
+        yield from ()
 
     def gains(self, model: M, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision; negative where it loses."""

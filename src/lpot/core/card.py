@@ -121,8 +121,8 @@ def _sound(card: Any, source: Path) -> dict[str, Any]:
         return {}
     if version > FORMAT:
         _warn(
-            f"{source}: the card was written by a newer version of lpot (format {version}, here is "
-            f"{FORMAT}): what this version does not know is left out"
+            f"{source}: the card was written by a newer version of lpot (format {version}, "
+            f"this one is {FORMAT}): what this version does not know is left out"
         )
     damaged = damaged_fields(_Shape, card)
     if damaged:
@@ -159,7 +159,7 @@ def compare_card(card: Mapping[str, Any], path: Path, versions: Mapping[str, str
         found.append(f"it was tuned on {other}: accuracy and speed may differ, measure again")
     for name, version in (card.get("versions") or {}).items():
         if name in versions and versions[name] != version:
-            found.append(f"it was tuned with {name} {version}, here is {versions[name]}")
+            found.append(f"it was tuned with {name} {version}, this is {versions[name]}")
     for text in found:
         logger.warning("%s: %s", path, text)
     return found
@@ -170,7 +170,7 @@ def _other_cpu(card: Mapping[str, Any]) -> str:
     here = this_cpu()
     there = card.get("architecture") or here.architecture
     if there != here.architecture:
-        return f"a CPU of another architecture ({there}, here is {here.architecture})"
+        return f"a CPU of another architecture ({there}, this one is {here.architecture})"
     known = card.get("cpu") or {}
     names = [name for name in KERNEL_FEATURES if name in known and known[name] != here.has(name)]
     return f"a CPU that differs in {', '.join(names)}" if names else ""

@@ -13,13 +13,14 @@ from lpot.core.batch import Batch, Reader
 from lpot.core.course import Course, hardness
 from lpot.core.errors import DataError
 from lpot.core.eval_func import FunctionEvaluator, source_hash, takes_session
+from lpot.core.metric import Metric, Told
 from lpot.core.model import Model
 from lpot.core.number import as_number
 from lpot.core.progress import Listener
 from lpot.core.race import Race
 from lpot.core.resample import PieceBox
 from lpot.core.samples import SampleScores
-from lpot.core.tally import tally_of, width
+from lpot.core.tally import width
 from lpot.core.trial import Score
 
 __all__ = [
@@ -55,12 +56,6 @@ class Evaluator(Protocol):
     def __call__(self, model: Model, race: Race | None = None) -> Score: ...
 
 
-class Metric(Protocol):
-    def reset(self) -> None: ...
-    def update(self, preds: Any, labels: Any) -> None: ...
-    def result(self) -> Any: ...
-
-
 def run_all(model: Model, inputs: Any) -> list[Any]:
     """Outputs of a batch; of all the data, where a graph reads them itself."""
     return model.backend.run_all(model, inputs)
@@ -85,6 +80,7 @@ class MetricEvaluator:
             )
         self.loader = loader
         self.metric = metric
+        self.told = Told(metric)
         self.postprocess = postprocess
         self.listener = listener or Listener()
         self.reference = reference  # the FP32 model, for metrics that compare with its outputs
@@ -111,11 +107,11 @@ class MetricEvaluator:
             preds = outputs[0] if len(outputs) == 1 else outputs
             self._update(preds, self._labels(batch))
             samples += batch.size
-            scores.add(getattr(self.metric, "latest", None), keys)
+            scores.add(self.told.latest, keys)
             if not self._course.is_known:
                 hard.append(hardness(preds, self._losses(), batch.size))
             self.listener.step(number)
-            lost = race.lost(tally_of(self.metric), time.perf_counter() - start) if race else None
+            lost = race.lost(self.told.tally, time.perf_counter() - start) if race else None
             if lost is not None:
                 return lost
         if not samples:
@@ -123,7 +119,7 @@ class MetricEvaluator:
         if hard and self._any_order():
             self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)
-        pieces = getattr(self.metric, "pieces", None) or scores.pieces(value)
+        pieces = self.told.pieces or scores.pieces(value)
         self.pieces.put(model.recipe, pieces)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
 
@@ -136,7 +132,7 @@ class MetricEvaluator:
     @property
     def grain(self) -> float | None:
         """How far a sample's score can be from another's; None where the score is no mean."""
-        tally = tally_of(self.metric)
+        tally = self.told.tally
         return None if tally is None else width(tally.bounds)
 
     @property
@@ -152,29 +148,29 @@ class MetricEvaluator:
 
         Where the mean is over more than was scored, the larger number is on the safe side.
         """
-        tally = tally_of(self.metric)
+        tally = self.told.tally
         if tally is None or not tally.seen or not math.isclose(tally.mean, value, rel_tol=1e-9):
             return samples
         return tally.seen
 
     def _losses(self) -> np.ndarray | None:
         """What each sample of the latest batch lost, as far as the metric tells."""
-        latest = getattr(self.metric, "latest", None)
+        latest = self.told.latest
         if latest is None:
             return None
-        return -latest if getattr(self.metric, "higher_is_better", True) else np.asarray(latest)
+        return -latest if self.told.higher_is_better else np.asarray(latest)
 
     def _any_order(self) -> bool:
         """Does the score stay the same in whatever order the samples come?"""
         alone = self.postprocess is None or getattr(self.postprocess, "each_batch_alone", False)
-        return alone and tally_of(self.metric) is not None
+        return alone and self.told.tally is not None
 
     def _labels(self, batch: Batch) -> Any:
         """The labels, or what the FP32 model says where the metric compares with that."""
-        if not getattr(self.metric, "compare_label", True) and self.reference is not None:
+        if not self.told.compares_labels and self.reference is not None:
             outputs = run_all(self.reference, batch.inputs)
             return outputs[0] if len(outputs) == 1 else outputs
-        if batch.labels is None and getattr(self.metric, "compare_label", True):
+        if batch.labels is None and self.told.compares_labels:
             raise DataError(
                 "the evaluation loader gives no labels, and the metric needs them: "
                 "let it yield (inputs, labels)"

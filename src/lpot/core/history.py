@@ -172,15 +172,13 @@ class History:
             aside.replace(self.path)
             found = self._replay_file()
             if found.is_of(self.fingerprint):
-                self.notes.append(
-                    f"this run's own history, kept as {aside.name}, is taken up again"
-                )
+                self.notes.append(f"this run's own history, kept as {aside.name}, is resumed")
                 self._mend(found)
                 return
             self._forget()
             _keep_aside(self.path, "unreadable")
         if self.notes:
-            self.notes.append("a fresh history is begun")
+            self.notes.append("a new history is started")
         self._append(self._header())
         sync_folder(self.path.parent)
 
@@ -277,7 +275,7 @@ class History:
         elif entry["kind"] == "trial":
             trial = Trial.from_json(entry)
             if type(entry["digest"]) is not str:
-                raise ValueError("a digest is no text")
+                raise ValueError("a digest is not text")
             # Known from the line, whose checksum was right: making it anew would take the time of
             # all the rest.
             trial.recipe.__dict__["digest"] = entry["digest"]
@@ -310,7 +308,9 @@ class History:
         draft.replace(self.path)
         sync_folder(self.path.parent)
         told = found.damage or "the header of the history is lost"
-        self.notes.append(f"{told}: the sound part is used, the whole is kept as {aside.name}")
+        self.notes.append(
+            f"{told}: the undamaged part is used, and the original kept as {aside.name}"
+        )
 
 
 def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:

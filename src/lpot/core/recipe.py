@@ -274,7 +274,7 @@ def _keys(names: tuple[OpKey, ...]) -> _Keys:
 def _named(names: tuple[Any, ...], kinds: tuple[Any, ...]) -> _Keys | None:
     """The ops so named; None where they are not in order, or not each other's equals."""
     if not set(map(type, names)) <= {str} or not set(map(type, kinds)) <= {str}:
-        raise ValueError("an op's name or kind is no text")
+        raise ValueError("an op's name or kind is not text")
     keys = tuple(map(OpKey, names, kinds))
     return _keys(keys) if all(one < two for one, two in pairwise(keys)) else None
 

@@ -72,7 +72,7 @@ class Repairs:
             elif word.startswith(_PRUNED) and word.endswith("%"):
                 found["pruning"] = float(word.removeprefix(_PRUNED)[:-1]) / 100
             else:
-                raise ValueError(f"{word!r} is no repair that this version knows")
+                raise ValueError(f"{word!r} is not a repair that this version knows")
         return cls(**found)
 
 

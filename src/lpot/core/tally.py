@@ -46,16 +46,6 @@ def width(bounds: Bounds) -> float | None:
     return high - low if math.isfinite(high - low) else None
 
 
-def tally_of(metric: Any) -> Tally | None:
-    """Where a metric stands; None when its result is not a mean over samples."""
-    found = getattr(metric, "tally", None)
-    if found is None:
-        return None
-    seen, total = found
-    low, high = getattr(metric, "bounds", UNBOUNDED)
-    return Tally(int(seen), float(total), (float(low), float(high)))
-
-
 @dataclass(frozen=True)
 class Part:
     """Scores of some samples as an eval_func tells them."""

@@ -134,7 +134,7 @@ def check_output(output: Path, source: Any) -> None:
             "output",
         )
     if output.name in KEPT:
-        raise ConfigError(f"given {output}, a name that lpot gives to files of its own", "output")
+        raise ConfigError(f"given {output}, a name that lpot uses for its own files", "output")
     if overwrites(output, source):
         raise ConfigError(f"{output} is the FP32 model itself: name another file", "output")
     folder = output if output.is_dir() else output.parent
@@ -153,7 +153,7 @@ def _named(path: Path) -> Path:
     """The path, whose name every framework must be able to use."""
     text = str(path)
     if "\0" in text:
-        raise ValueError("there is a zero among its characters")
+        raise ValueError("it contains a null character")
     try:
         text.encode()
     except UnicodeEncodeError as error:

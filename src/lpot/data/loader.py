@@ -15,7 +15,7 @@ from lpot.core.errors import ConfigError, DataError, did_you_mean
 from lpot.data.collate import CollateError, collate, gather
 from lpot.data.datasets.base import Dataset
 from lpot.data.draw import DEFAULT_SEED, drawing
-from lpot.data.transforms.base import steps_of
+from lpot.data.transforms.base import Transform, steps_of
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +73,8 @@ class DataLoader:
         )
         self._spent = False
         steps = steps_of(dataset.transform) if isinstance(dataset, Dataset) else ()
-        self._fresh = bool(steps) and bool(getattr(steps[-1], "fresh", False))
+        last = steps[-1] if steps else None
+        self._fresh = isinstance(last, Transform) and last.fresh
         self._check()
         if distributed:
             logger.info("distributed loading is not needed: each process loads the whole dataset")

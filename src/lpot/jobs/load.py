@@ -44,5 +44,5 @@ def load(
         model = backend.restore(place) if module is None else backend.restore_into(place, module)
     model.card = {key: value for key, value in card.items() if key not in _OF_THE_FILE}
     if card.get("lpot") not in (None, VERSION):
-        logger.warning("%s: it was tuned with lpot %s, here is %s", place, card["lpot"], VERSION)
+        logger.warning("%s: it was tuned with lpot %s, this is %s", place, card["lpot"], VERSION)
     return model

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError
+from lpot.core.metric import Told
 from lpot.metric.base import BaseMetric, Floats
 
 
@@ -36,9 +37,10 @@ class WeightedMetrics(BaseMetric):
         if not metrics:
             raise ConfigError("there is no metric in it, expected at least one", path=self.name)
         self.metrics = dict(metrics)
+        self._told = [Told(metric) for metric in metrics.values()]
         count = len(self.metrics)
         weights = list(weight) if weight else [1.0 / count] * count
-        wishes = [getattr(metric, "higher_is_better", True) for metric in self.metrics.values()]
+        wishes = [told.higher_is_better for told in self._told]
         upward = list(higher_is_better) if higher_is_better else wishes
         for given, key in ((weights, "weight"), (upward, "higher_is_better")):
             if len(given) != count:
@@ -58,14 +60,14 @@ class WeightedMetrics(BaseMetric):
 
     @property
     def is_mean(self) -> bool:  # type: ignore[override]  # depends on the members
-        return all(getattr(metric, "is_mean", False) for metric in self.metrics.values())
+        return all(told.is_mean for told in self._told)
 
     @property
     def bounds(self) -> tuple[float, float]:  # type: ignore[override]  # depends on the members
         ends = np.zeros(2)
-        for metric, weight in zip(self.metrics.values(), self.weights, strict=True):
+        for told, weight in zip(self._told, self.weights, strict=True):
             if weight:
-                low, high = getattr(metric, "bounds", (-np.inf, np.inf))
+                low, high = told.bounds
                 ends += np.sort([weight * low, weight * high])
         return float(ends[0]), float(ends[1])
 
@@ -89,16 +91,15 @@ class WeightedMetrics(BaseMetric):
 
     @property
     def tally(self) -> tuple[int, float] | None:
-        parts = [getattr(metric, "tally", None) for metric in self.metrics.values()]
+        parts = [told.tally for told in self._told]
         known = [part for part in parts if part is not None]
-        if len(known) < len(parts) or len({seen for seen, _ in known}) > 1:
+        if len(known) < len(parts) or len({part.seen for part in known}) > 1:
             return None
-        totals = [total for _, total in known]
-        return known[0][0], float(np.dot(totals, self.weights))
+        return known[0].seen, float(np.dot([part.total for part in known], self.weights))
 
     @property
     def latest(self) -> Floats | None:  # type: ignore[override]  # depends on the members
-        rows = [getattr(metric, "latest", None) for metric in self.metrics.values()]
+        rows = [told.latest for told in self._told]
         known = [row for row in rows if row is not None]
         if len(known) < len(rows) or len({len(row) for row in known}) > 1:
             return None

@@ -13,7 +13,6 @@ import pytest
 
 from backends.onnx.nets import cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.advise import advise
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
@@ -68,7 +67,7 @@ def test_advice_brings_the_outputs_nearer() -> None:
     torn = MENDED["wide stream"](0)
     model, recipe, seen = prepared(torn)
     usual = torn.score(BACKEND.build(model, recipe, seen).native)
-    smooth = [found for found in advise(model.prepared, recipe, seen) if found.repairs.smoothing]
+    smooth = [found for found in BACKEND.advise(model, recipe, seen) if found.repairs.smoothing]
     assert len(smooth) == 4
     assert max(torn.score(BACKEND.build(model, r, seen).native) for r in smooth) > usual + 0.1
 
@@ -78,11 +77,7 @@ def test_a_sound_net_gets_no_advice() -> None:
     x = net.relu(net.linear("x", "one", 32, 32))
     net.linear(x, "two", 32, 8)
     torn = Torn(net.make({"x": ["n", 6, 32]}, ["two.sum"]), sentences(0))
-    assert list(advise(*_graph(*prepared(torn)))) == []
-
-
-def _graph(model: OnnxModel, recipe: Recipe, seen: Observations) -> tuple:
-    return model.prepared, recipe, seen
+    assert list(BACKEND.advise(*prepared(torn))) == []
 
 
 def test_long_tails_get_another_range() -> None:
@@ -94,7 +89,7 @@ def test_long_tails_get_another_range() -> None:
     for _ in range(40):  # a hundred thousand values, and one far out
         seen.tensors[name].update(np.random.default_rng(0).standard_normal(100_000))
     seen.tensors[name].update([30.0])
-    changed = next(advise(model.prepared, recipe, seen))
+    changed = next(BACKEND.advise(model, recipe, seen))
     assert all(changed.ops[key].activation.algorithm != "minmax" for key in changed.low_ops)
 
 
@@ -103,11 +98,11 @@ def test_noisy_inputs_may_be_ranged_while_running() -> None:
     model, recipe, seen = prepared(torn)
     dynamic = [
         {key.name for key in found.low_ops if found.ops[key].mode == "dynamic"}
-        for found in advise(model.prepared, recipe, seen)
+        for found in BACKEND.advise(model, recipe, seen)
     ]
     assert {"one", "two"} in dynamic
     allowed = restrict(BACKEND.inspect(model, "auto"), ())
-    chosen = next(r for r in advise(model.prepared, recipe, seen) if r.ops != recipe.ops)
+    chosen = next(r for r in BACKEND.advise(model, recipe, seen) if r.ops != recipe.ops)
     assert all(chosen.ops[key] in allowed.choices[key] for key in chosen.low_ops)
 
 

@@ -32,7 +32,7 @@ def ready(graph: GraphDef) -> tuple[Any, Recipe, Observations]:
 def test_every_compute_op_is_timed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, recipe, seen = ready(cnn())
     found = BACKEND.gains(model, recipe, seen)
-    compute = {key for key in recipe.ops if key.name in model.prepared.units}
+    compute = {key for key in recipe.ops if key.name in model.prepared.layers}
     assert compute and set(found) == compute
     assert all(abs(saved) < 10 for saved in found.values())
 
@@ -54,7 +54,7 @@ def test_conversions_count_where_neighbours_are_float(monkeypatch: pytest.Monkey
     model, recipe, seen = ready(graph_of(chain))
     times = gaining.Times(fp32=5.0, int8=1.0, quantize=1.0, dequantize=2.0)
     monkeypatch.setattr(
-        gaining, "_times", lambda *given: dict.fromkeys(model.prepared.units, times)
+        gaining, "_times", lambda *given: dict.fromkeys(model.prepared.layers, times)
     )
     found = {key.name: saved for key, saved in BACKEND.gains(model, recipe, seen).items()}
     assert found == {"first": 3.0, "second": 2.0, "alone": 1.0}

@@ -136,12 +136,12 @@ def test_a_convolution_is_right_to_one_step(
 
     trial = Case(build, images(1), as_config(dtype, scheme, granularity, bits))
     step = trial.plan.steps["op"]
-    unit, (x,) = step.unit, trial.batches[0]
+    layer, (x,) = step.layer, trial.batches[0]
     taken, given = trial.plan.wanted["x"], trial.plan.held["y"]
     signed_anyway = kind in ("padded", "depthwise", "pad_before")
     assert taken.dtype == ("qint8" if dtype == "int8" or signed_anyway else "quint8")
-    weight = trial.prepared.net.constant(unit.weight)
-    bias = trial.prepared.net.constant(unit.bias or "")
+    weight = trial.prepared.net.constant(layer.weight)
+    bias = trial.prepared.net.constant(layer.bias or "")
     assert weight is not None
     channels = (2,) if kind == "depthwise" else (3,)
     axes = tuple(i for i in range(4) if granularity == "per_tensor" or i not in channels)

@@ -13,7 +13,7 @@ pytest.importorskip("tensorflow")
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, image, images, little, rows
 from lpot.backends.tensorflow.activations import GELUS, match_activation
 from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import match_followers, match_units
+from lpot.backends.tensorflow.match import match_followers, match_layers
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
 from lpot.backends.tensorflow.passes.equalize_channels import (
@@ -174,8 +174,8 @@ def test_a_bias_behind_a_residual_moves_before_it() -> None:
     moved = hoist_bias(net)
     assert moved.nodes["sum"].op == "BiasAdd"
     same(net, moved, pixels())
-    units, _ = match_units(moved)
-    residual = units["op"].residual
+    layers, _ = match_layers(moved)
+    residual = layers["op"].residual
     assert residual is not None
     assert (residual.addend, residual.activation, residual.out) == ("x", "Relu", "y")
 
@@ -214,10 +214,10 @@ def test_products_of_higher_rank_become_matmul(equation: str) -> None:
     assert "Einsum" not in kinds(lowered)
     x = np.random.default_rng(0).normal(size=(3, 4, 8)).astype(np.float32)
     same(net, lowered, x)
-    units, _ = match_units(lowered)
-    (unit,) = units.values()
-    assert unit.key.kind == "Einsum"
-    assert unit.key.name in net.nodes
+    layers, _ = match_layers(lowered)
+    (layer,) = layers.values()
+    assert layer.key.kind == "Einsum"
+    assert layer.key.name in net.nodes
 
 
 def test_other_contractions_are_left_alone() -> None:
@@ -250,12 +250,12 @@ def test_products_are_lowered_whatever_sizes_are_free(kind: str, sizes: list[Any
 
     before = net_of(graph_of(build))
     after = prepare(before)
-    assert [unit.node.split("/")[-1] for unit in after.units.values()] == ["product"]
+    assert [layer.node.split("/")[-1] for layer in after.layers.values()] == ["product"]
     shape = (*(2, 3, 5)[: len(letters)], 16)
     same(before, after.net, np.random.default_rng(0).normal(size=shape).astype(np.float32))
     if sizes is not None and kind != "transposed":  # bias and activation are the product's own
-        (unit,) = after.units.values()
-        assert unit.bias is not None and unit.activation == "Relu"
+        (layer,) = after.layers.values()
+        assert layer.bias is not None and layer.activation == "Relu"
 
 
 @pytest.mark.parametrize("gelu", ["none", "relu", "erf", "tanh"])
@@ -279,8 +279,8 @@ def test_reshapes_sink_below_what_can_be_fused(gelu: str) -> None:
     assert "Shape" not in kinds(sunk)
     x = np.random.default_rng(0).normal(size=(3, 4, 8)).astype(np.float32)
     same(net, sunk, x)
-    units, _ = match_units(sunk)
-    first, second = units.values()
+    layers, _ = match_layers(sunk)
+    first, second = layers.values()
     names = {"none": "", "relu": "Relu", "erf": "GeluExact", "tanh": "GeluApproximate"}
     assert first.activation == names[gelu]
     assert second.x == first.out
@@ -325,14 +325,14 @@ def test_equalizing_is_exact_to_the_last_bit_and_evens_the_channels_out() -> Non
         tf.nn.relu(tf.nn.conv2d(pooled, make.weight(3, 3, 16, 8) * undo, 1, "SAME"), name="y")
 
     net = fold_constants(net_of(graph_of(build)))
-    units, _ = match_units(net)
+    layers, _ = match_layers(net)
     followers, _ = match_followers(net)
-    pairs = equalizable(net, units, followers)
+    pairs = equalizable(net, layers, followers)
     assert list(pairs) == ["one"]
     torn = outputs(Net.of(net.graph_def(), ["x"], ["torn"]), pixels())
     peaks = np.abs(torn).max(axis=(0, 1, 2))
     scales = factors(peaks, net, pairs["one"])
-    even = equalize_channels(net, units, followers, {"one": scales})
+    even = equalize_channels(net, layers, followers, {"one": scales})
     np.testing.assert_array_equal(outputs(net, pixels()), outputs(even, pixels()))
     after = np.abs(outputs(Net.of(even.graph_def(), ["x"], ["torn"]), pixels())).max(axis=(0, 1, 2))
     assert peaks.max() / peaks.min() > 1000
@@ -345,14 +345,14 @@ def test_a_tensor_that_others_see_is_not_equalized() -> None:
         tf.nn.relu(make.conv(torn, 8, name="two") + tf.sigmoid(torn), name="y")
 
     net = net_of(graph_of(build))
-    units, _ = match_units(net)
-    assert not equalizable(net, units, match_followers(net)[0])
+    layers, _ = match_layers(net)
+    assert not equalizable(net, layers, match_followers(net)[0])
 
 
 def test_the_whole_cnn_comes_down_to_units() -> None:
     prepared = prepare(net_of(cnn(), "logits"))
-    assert len(prepared.units) == 12
-    assert all(unit.bias is not None for name, unit in prepared.units.items() if name < "h")
-    fused = {name for name, unit in prepared.units.items() if unit.residual is not None}
+    assert len(prepared.layers) == 12
+    assert all(layer.bias is not None for name, layer in prepared.layers.items() if name < "h")
+    fused = {name for name, layer in prepared.layers.items() if layer.residual is not None}
     assert fused == {"b/conv", "g/conv"}
     assert {name for name, f in prepared.followers.items() if not f.is_mover} == {"pool", "join"}

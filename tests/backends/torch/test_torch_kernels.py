@@ -223,11 +223,11 @@ def test_the_race_names_an_executor_that_can_do_it() -> None:
     module = torch.nn.Sequential(
         torch.nn.Linear(8, 4), torch.nn.Conv1d(4, 4, 3), torch.nn.ConvTranspose2d(4, 4, 3)
     )
-    sites, _ = find(module)
+    layers, _ = find(module)
     shapes = {"0": (2, 8), "1": (4, 9), "2": (1, 4, 5, 5)}
     families = {"0": "linear", "1": "conv", "2": "transposed"}
     for name, shape in shapes.items():
-        assert choose(sites[name], shape) in candidates(families[name])
+        assert choose(layers[name], shape) in candidates(families[name])
 
 
 class Wrong:
@@ -255,7 +255,7 @@ def test_an_executor_that_is_wrong_is_never_chosen(monkeypatch: pytest.MonkeyPat
     from lpot.backends.torch.kernels import agree, choose
     from lpot.backends.torch.kinds import find
 
-    site = find(torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3)))[0]["0"]
+    layer = find(torch.nn.Sequential(torch.nn.Conv2d(4, 8, 3)))[0]["0"]
     known = dict(KERNELS)
     for wrong in (["onednn_float"], ["onednn_float", "fbgemm"]):
         kernels = {**known, **{name: Wrong(known["reference"]) for name in wrong}}
@@ -264,7 +264,7 @@ def test_an_executor_that_is_wrong_is_never_chosen(monkeypatch: pytest.MonkeyPat
         agree.agrees.cache_clear()
         choose._fastest.cache_clear()
         expected = None if "fbgemm" in wrong else "fbgemm"
-        assert choose.choose(site, (2, 4, 9, 9)) == expected
+        assert choose.choose(layer, (2, 4, 9, 9)) == expected
     monkeypatch.undo()
     agree.agrees.cache_clear()
     choose._fastest.cache_clear()

@@ -59,7 +59,7 @@ def test_what_differs_is_said(tuned: Any, caplog: pytest.LogCaptureFixture) -> N
     lpot.load(tuned.path)
     said = caplog.text
     assert "a CPU that differs in avx2" in said and "measure again" in said
-    assert "tuned with onnxruntime 1.0, here is" in said
+    assert "tuned with onnxruntime 1.0, this is" in said
     assert "tuned with lpot 1.2" in said
 
 

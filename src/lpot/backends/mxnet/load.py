@@ -163,7 +163,7 @@ def _params_of(prefix: Path) -> Path:
     if len(found) > 1:
         names = ", ".join(item.name for item in found[:4])
         raise UnsupportedModel(
-            f"{prefix}: parameters of {len(found)} epochs lie there ({names}): "
+            f"{prefix}: parameters of {len(found)} epochs are there ({names}): "
             "give the path of the one you mean"
         )
     return found[0]

@@ -256,7 +256,7 @@ def infer(network: Network, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, 
     symbol = network.symbol
     found, _, aux = symbol.infer_shape(**shapes)
     if found is None:
-        raise MXNetError("the shapes of the inputs do not tell those of all parameters")
+        raise MXNetError("the inputs' shapes do not determine those of all parameters")
     return {
         **dict(zip(symbol.list_arguments(), found, strict=True)),
         **dict(zip(symbol.list_auxiliary_states(), aux, strict=True)),

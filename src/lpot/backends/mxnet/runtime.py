@@ -21,7 +21,7 @@ try:
     from mxnet.contrib import quantization
 except AttributeError as error:  # numpy dropped `np.bool`, which MXNet's last release needs
     raise ImportError(
-        f"MXNet 1.9.1 needs numpy below 1.24, here is {np.__version__}: "
+        f"MXNet 1.9.1 needs numpy below 1.24, but this is {np.__version__}: "
         'pip install mxnet==1.9.1 "numpy<1.24" in an environment of its own, and name its '
         "interpreter in LPOT_MXNET_PYTHON for the command line"
     ) from error

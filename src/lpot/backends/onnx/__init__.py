@@ -15,7 +15,7 @@ import onnxruntime
 
 from lpot.backends.onnx import abilities
 from lpot.backends.onnx import save as saving
-from lpot.backends.onnx.advise import advise
+from lpot.backends.onnx.advise import input_stats, useful_repairs
 from lpot.backends.onnx.bodies import Body, parts, places, put_back
 from lpot.backends.onnx.build import Corrections, build_graph
 from lpot.backends.onnx.gains import gains
@@ -139,7 +139,7 @@ class OnnxBackend(Backend[OnnxModel]):
         drawn = plan(source, recipe, minmax=repaired)
         if drawn.tensors and observations is None:
             raise CalibrationError(
-                "static quantization needs calibration data; a dynamic one needs none"
+                "static quantization needs calibration data; dynamic quantization does not"
             )
         stats = {**(observations.tensors if observations is not None else {}), **repaired}
         cache = model.caches.setdefault(recipe.repairs, {})
@@ -204,10 +204,15 @@ class OnnxBackend(Backend[OnnxModel]):
     ) -> dict[OpKey, float]:
         return rank(self, model, recipe, observations)
 
-    def advise(
+    def input_stats(
         self, model: OnnxModel, recipe: Recipe, observations: Observations
-    ) -> Iterator[Recipe]:
-        return advise(model.prepared, recipe, observations)
+    ) -> dict[OpKey, TensorStats]:
+        return input_stats(model.prepared, recipe, observations.tensors)
+
+    def useful_repairs(
+        self, model: OnnxModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Repairs]:
+        return useful_repairs(model.prepared, recipe, observations.channels)
 
     def gains(
         self, model: OnnxModel, recipe: Recipe, observations: Observations

@@ -33,7 +33,7 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
 STANDARD = ("", "ai.onnx")
 LARGE = 65536  # entries of a table
-LONELY = "alone it does not pay: it has no INT8 op on both sides"
+LONELY = "INT8 pays only between INT8 ops, and it has none on both sides"
 
 
 def key_of(node: NodeProto) -> OpKey:
@@ -94,7 +94,7 @@ def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target:
         return OpInfo(key, (*dynamic_choices(node.op_type, True, target), FP32))
     if node.op_type in FOLLOWERS:
         if approach == "dynamic":
-            return OpInfo(key, reason="dynamic quantization concerns MatMul and Gemm alone")
+            return OpInfo(key, reason="dynamic quantization is for MatMul and Gemm only")
         return OpInfo(key, follower_choices(), follower=True)
     choices = tuple(_compute_choices(graph, node, approach, target))
     if not choices:
@@ -127,7 +127,7 @@ def why_not(graph: Graph, node: NodeProto) -> str:
     """The reason an op must stay in FP32; empty when it need not."""
     if has_subgraph(node):
         if node.op_type in PLACES:
-            return "runs other ops, which are listed for themselves"
+            return "runs other ops, which are listed separately"
         return "holds a subgraph, which is left alone"
     if node.domain not in STANDARD:
         return f"op of the domain {node.domain!r}, unknown to the quantizer"
@@ -141,7 +141,7 @@ def why_not(graph: Graph, node: NodeProto) -> str:
     if kind in RECURRENT:
         return why_not_lstm(graph, node)
     if kind not in COMPUTE and kind not in FOLLOWERS:
-        return "has no INT8 kernel that pays"
+        return "no INT8 kernel for it is faster than FP32"
     if _touches_quantized(graph, node):
         return "already quantized"
     if not _is_float32(graph, node):
@@ -152,7 +152,7 @@ def why_not(graph: Graph, node: NodeProto) -> str:
 def _table_reason(graph: Graph, node: NodeProto) -> str:
     table = graph.weights.get(node.input[0])
     if table is None or table.dtype != np.float32 or table.ndim < 2 or attribute(node, "axis", 0):
-        return "looks up no rows of a constant float32 table"
+        return "does not look up rows of a constant float32 table"
     if table.size < LARGE:
         return "its table is small: INT8 does not pay"
     if any(user.op_type not in TABLES for user in graph.consumers[node.input[0]]):
@@ -162,7 +162,7 @@ def _table_reason(graph: Graph, node: NodeProto) -> str:
 
 def _compute_reason(graph: Graph, node: NodeProto) -> str:
     if node.op_type == "ConvTranspose":  # those that can be written as a Conv are one by now
-        return "no INT8 kernel for this ConvTranspose (2-D, ungrouped, equal strides above 1 can)"
+        return "its INT8 kernel needs two dimensions, one group and equal strides above 1"
     if graph.is_constant(node.input[0]):
         return "its input is a constant"
     if len(node.input) < 2 or not graph.is_constant(node.input[1]):

@@ -158,17 +158,19 @@ def _check_names(proto: ModelProto, what: str) -> None:
     for node in proto.graph.node:
         for text in (node.name, node.op_type, *node.input, *node.output):
             if not isinstance(text, str):  # protobuf hands over as bytes what is not UTF-8
-                raise UnsupportedModel(f"{what}: the name {text!r} is no text; the file is damaged")
+                raise UnsupportedModel(
+                    f"{what}: the name {text!r} is not text; the file is damaged"
+                )
         for name in node.output:
             if name and name in made:
                 raise UnsupportedModel(
-                    f"{what}: tensor {name!r} is made twice; the file is damaged"
+                    f"{what}: tensor {name!r} is produced twice; the file is damaged"
                 )
             made.add(name)
     for value in proto.graph.output:
         if value.name not in made:
             raise UnsupportedModel(
-                f"{what}: output {value.name!r} is made by no node; the file is damaged"
+                f"{what}: output {value.name!r} is not produced by any node; the file is damaged"
             )
 
 
@@ -274,7 +276,7 @@ def _sorted(nodes: list[onnx.NodeProto], what: str) -> tuple[onnx.NodeProto, ...
         return tuple(nodes[index] for index in TopologicalSorter(before).static_order())
     except CycleError as error:
         name = nodes[error.args[1][0]].name
-        raise UnsupportedModel(f"{what}: node {name!r} reads what it makes itself") from error
+        raise UnsupportedModel(f"{what}: node {name!r} reads its own output") from error
 
 
 def _name_nodes(proto: ModelProto) -> None:

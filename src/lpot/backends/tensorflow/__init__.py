@@ -12,7 +12,7 @@ import numpy as np
 from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
-from lpot.backends.tensorflow.advise import advise
+from lpot.backends.tensorflow.advise import input_stats, useful_repairs
 from lpot.backends.tensorflow.build import Built, build_net, half_ops
 from lpot.backends.tensorflow.convert import without_fake_quant
 from lpot.backends.tensorflow.gains import gains
@@ -28,6 +28,7 @@ from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.histogram import TensorStats
 from lpot.core.overflow import overflow_of
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
@@ -139,10 +140,15 @@ class TensorflowBackend(Backend[TensorflowModel]):
     ) -> dict[OpKey, float]:
         return rank(model, recipe, observations)
 
-    def advise(
+    def input_stats(
         self, model: TensorflowModel, recipe: Recipe, observations: Observations
-    ) -> Iterator[Recipe]:
-        return advise(model, recipe, observations)
+    ) -> dict[OpKey, TensorStats]:
+        return input_stats(model, recipe, observations)
+
+    def useful_repairs(
+        self, model: TensorflowModel, recipe: Recipe, observations: Observations
+    ) -> Iterator[Repairs]:
+        return useful_repairs(model, recipe, observations)
 
     def gains(
         self, model: TensorflowModel, recipe: Recipe, observations: Observations

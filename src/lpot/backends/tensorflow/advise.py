@@ -1,4 +1,4 @@
-"""Recipes that may be nearer to FP32 than the usual one, guessed from statistics alone."""
+"""What statistics say of ops' inputs: for which other ranges, or repairs, are worth a look."""
 
 from __future__ import annotations
 
@@ -8,42 +8,35 @@ from dataclasses import replace
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.smooth_channels import outlying_inputs
 from lpot.backends.tensorflow.passes.split_outliers import outlier_pairs
-from lpot.backends.tensorflow.repair import Repaired, patched, repair
-from lpot.core.backend import Observations
-from lpot.core.ptq.ranges import better_algorithm
-from lpot.core.ptq.smoothquant import ALPHAS
-from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.backends.tensorflow.repair import patched, repair
+from lpot.core.histogram import TensorStats
+from lpot.core.observations import Observations
+from lpot.core.ptq.smoothquant import smoothings
+from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import Repairs
 
 
-def advise(model: TensorflowModel, recipe: Recipe, observations: Observations) -> Iterator[Recipe]:
-    """Other ranges for tensors with long tails; outlier channels set apart or smoothed."""
-    if not recipe.low_ops:
-        return
+def input_stats(
+    model: TensorflowModel, recipe: Recipe, observations: Observations
+) -> dict[OpKey, TensorStats]:
     repaired = repair(model.prepared, recipe, observations)
-    changes = _other_ranges(repaired)
-    if changes:
-        yield recipe.replace(changes)
+    layers = [step.layer for step in repaired.plan().steps.values()]
+    return {layer.key: repaired.stats[layer.x] for layer in layers if layer.x in repaired.stats}
+
+
+def useful_repairs(
+    model: TensorflowModel, recipe: Recipe, observations: Observations
+) -> Iterator[Repairs]:
+    """Outlier channels set apart, where that is possible; smoothed, if any are left."""
+    prepared = repair(model.prepared, recipe, observations).prepared
     low = {key.name for key in recipe.low_ops}
     seen = observations.channels
-    pairs = outlier_pairs(repaired.prepared, seen)
+    pairs = outlier_pairs(prepared, seen)
     split = any({pair.first.key.name, pair.second.key.name} <= low for pair in pairs)
     repairs = replace(recipe.repairs, outlier_split=split)
     if split:
-        yield replace(recipe, repairs=repairs)
-    after = patched(repaired.prepared, seen, split, None)
-    readers = [unit for units in outlying_inputs(after).values() for unit in units]
-    if any(after.twins.get(unit.key.name, unit.key.name) in low for unit in readers):
-        for alpha in ALPHAS:
-            yield replace(recipe, repairs=replace(repairs, smoothing=alpha))
-
-
-def _other_ranges(repaired: Repaired) -> dict[OpKey, OpConfig]:
-    """For tensors whose range minmax wastes on a few values: the algorithm with the least error."""
-    changes: dict[OpKey, OpConfig] = {}
-    for step in repaired.plan().steps.values():
-        found = repaired.stats.get(step.unit.x)
-        best = better_algorithm(found) if found is not None else None
-        if best is not None:
-            activation = replace(step.config.activation, algorithm=best)
-            changes[step.unit.key] = replace(step.config, activation=activation)
-    return changes
+        yield repairs
+    after = patched(prepared, seen, split, None)
+    readers = [layer for layers in outlying_inputs(after).values() for layer in layers]
+    if any(after.twins.get(layer.key.name, layer.key.name) in low for layer in readers):
+        yield from smoothings(repairs)

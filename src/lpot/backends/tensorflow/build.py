@@ -55,9 +55,9 @@ def build_net(prepared: Prepared, recipe: Recipe, observations: Observations | N
         drawn = repaired.plan()
         net = write(prepared, drawn)
         became = {key: drawn.precision(key) for key in recipe.ops}
-    halves = [key for key in half_ops(recipe) if key.name in prepared.units]
+    halves = [key for key in half_ops(recipe) if key.name in prepared.layers]
     if halves:
-        net = cast_bfloat16(net, [prepared.units[key.name] for key in halves])
+        net = cast_bfloat16(net, [prepared.layers[key.name] for key in halves])
         became.update(dict.fromkeys(halves, "bf16"))
     return Built(net, became, None if drawn is None else (prepared, drawn))
 
@@ -69,7 +69,7 @@ def half_ops(recipe: Recipe) -> list[OpKey]:
 def write(prepared: Prepared, drawn: Plan) -> Net:
     draft = Draft(prepared, drawn)
     for step in drawn.steps.values():
-        if step.unit.is_matmul:
+        if step.layer.is_matmul:
             quantize_matmul(draft, step)
         else:
             quantize_conv(draft, step)
@@ -83,7 +83,7 @@ def write(prepared: Prepared, drawn: Plan) -> Net:
 def _check(prepared: Prepared, recipe: Recipe) -> None:
     for key in recipe.low_ops:
         config = recipe.ops[key]
-        if key.name not in prepared.units and key.name not in prepared.followers:
+        if key.name not in prepared.layers and key.name not in prepared.followers:
             reason = prepared.refused.get(key, "the model has no such op that can be INT8")
             raise UnsupportedOp(str(key), reason)
         if config.mode != "static":

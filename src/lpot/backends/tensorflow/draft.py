@@ -34,7 +34,7 @@ class Draft:
 
     def _own_name(self, step: Step) -> str:
         """The op's own name, unless that is where readers of floats look."""
-        name = step.unit.node
+        name = step.layer.node
         return name if name != step.out else self.name_for(f"{name}/quantized")
 
     def add(self, node: NodeDef) -> str:
@@ -135,14 +135,14 @@ def operands_of(
     draft: Draft, step: Step, taken: Format, weight: Weight, bias: np.ndarray
 ) -> Operands:
     """Input, weight and bias, with the ranges of the first two."""
-    unit = step.unit
+    layer = step.layer
     made = Operands()
-    made.add(draft.quantized(unit.x, taken), taken.tf_dtype, *draft.range(*taken.kernel_range))
+    made.add(draft.quantized(layer.x, taken), taken.tf_dtype, *draft.range(*taken.kernel_range))
     made.add(
-        draft.const(f"{unit.node}/weight", weight.integers, tf.qint8),
+        draft.const(f"{layer.node}/weight", weight.integers, tf.qint8),
         tf.qint8,
-        draft.const(f"{unit.node}/weight_min", -weight.peak),
-        draft.const(f"{unit.node}/weight_max", weight.peak),
+        draft.const(f"{layer.node}/weight_min", -weight.peak),
+        draft.const(f"{layer.node}/weight_max", weight.peak),
     )
-    made.add(draft.const(f"{unit.node}/bias", bias), tf.float32)
+    made.add(draft.const(f"{layer.node}/bias", bias), tf.float32)
     return made

@@ -57,12 +57,12 @@ def _corrected(prepared: Prepared, plan: Plan) -> Net:
     changes: dict[str, NodeDef] = {}
     name_for = Namer(prepared.net.nodes)
     for name in plan.shifts:
-        unit = plan.steps[name].unit
-        add = prepared.net.only_user(unit.node) if unit.bias is not None else None
+        layer = plan.steps[name].layer
+        add = prepared.net.only_user(layer.node) if layer.bias is not None else None
         if add is not None:
-            value = corrected_bias(prepared, unit, plan.shifts).astype(np.float32)
-            const = make_const(name_for(f"{unit.node}/corrected"), value)
-            changes |= {const.name: const, add.name: with_inputs(add, [unit.node, const.name])}
+            value = corrected_bias(prepared, layer, plan.shifts).astype(np.float32)
+            const = make_const(name_for(f"{layer.node}/corrected"), value)
+            changes |= {const.name: const, add.name: with_inputs(add, [layer.node, const.name])}
     return prepared.net.changed(changes)
 
 
@@ -121,7 +121,7 @@ class _Qdq:
         self.made: list[Any] = []
 
     def write(self) -> None:
-        missing = [name for name, step in self.plan.steps.items() if not self._write_unit(step)]
+        missing = [name for name, step in self.plan.steps.items() if not self._write_layer(step)]
         for item in self.plan.followers.values():
             self._hold_output(item.out, self.plan.wanted[item.out])
         if missing:
@@ -134,27 +134,27 @@ class _Qdq:
         del self.graph.initializer[:]
         self.graph.initializer.extend(kept)
 
-    def _write_unit(self, step: Step) -> bool:
-        unit = step.unit
+    def _write_layer(self, step: Step) -> bool:
+        layer = step.layer
         node = self._product(step)
         if node is None or node.input[1] not in self.weights:
             return False
-        taken = self.plan.taken(unit)
+        taken = self.plan.taken(layer)
         node.input[0] = self._hold(node.input[0], taken)
         node.input[1], scale = self._hold_weight(node, step, taken)
         if node.op_type == "MatMul":
             self._hold_bias(node, scale * np.float32(taken.scale))
         if step.sums:
-            self._hold_output(unit.out, self.plan.wanted[unit.out])
+            self._hold_output(layer.out, self.plan.wanted[layer.out])
         if step.out in self.plan.held:
             self._hold_output(step.out, self.plan.held[step.out])
         return True
 
     def _product(self, step: Step) -> Any:
         """The node that multiplies: known by its own name, or by what stands behind it."""
-        unit = step.unit
-        users = self.prepared.net.users.get(unit.node, [])
-        for name in (unit.node, *(user.name for user in users), unit.out):
+        layer = step.layer
+        users = self.prepared.net.users.get(layer.node, [])
+        for name in (layer.node, *(user.name for user in users), layer.out):
             node = self.makers.get(full_name(name))
             while node is not None and node.op_type in BEHIND:
                 node = next((self.makers[n] for n in node.input if n in self.makers), None)
@@ -225,7 +225,7 @@ class _Qdq:
         assert step.config.weight is not None
         name = node.input[1]
         real = numpy_helper.to_array(self.weights[name])
-        weight = weight_of(self.prepared, step.unit, step.config.weight, taken)
+        weight = weight_of(self.prepared, step.layer, step.config.weight, taken)
         scale = np.asarray(weight.peak / 127.0, np.float32)
         axis = 0 if node.op_type == "Conv" or _flag(node, "transB") else 1
         shape = [-1 if index == axis else 1 for index in range(real.ndim)]

@@ -59,15 +59,15 @@ class Format:
         return self.low + self.shift, self.high + self.shift
 
 
-def takes(unit: Layer, form: Format) -> bool:
+def takes(layer: Layer, form: Format) -> bool:
     """Zeros that padding puts into the window must mean 0."""
-    return form.zero == 0 or not unit.padded
+    return form.zero == 0 or not layer.padded
 
 
 def makes(step: Step, form: Format) -> bool:
     """Can the op's own kernel give its result in this form?"""
     activation = step.activation
-    if step.unit.is_matmul:
+    if step.layer.is_matmul:
         # GELU and its like are followed by a true zero point; for the others the bias carries it.
         return step.addend is None and (activation not in ("Relu", "Relu6") or form.zero == 0)
     if step.sums and form.dtype != "quint8":
@@ -98,16 +98,16 @@ def choose_formats(
     held = {
         step.out: _made(step, wanted[step.out], stats)
         for step in steps.values()
-        if step.out in wanted and (not step.unit.is_matmul or makes(step, wanted[step.out]))
+        if step.out in wanted and (not step.layer.is_matmul or makes(step, wanted[step.out]))
     }
     for step in steps.values():
         if step.sums:
-            asked = Format.of(*_range([step.unit.out], step, stats, "uint8"), "uint8", "asym")
-            wanted.setdefault(step.unit.out, asked)
+            asked = Format.of(*_range([step.layer.out], step, stats, "uint8"), "uint8", "asym")
+            wanted.setdefault(step.layer.out, asked)
     signed = {
-        step.unit.x: Format.of(*_range([step.unit.x], step, stats, "int8"), "int8", "sym")
+        step.layer.x: Format.of(*_range([step.layer.x], step, stats, "int8"), "int8", "sym")
         for step in steps.values()
-        if not takes(step.unit, wanted[step.unit.x])
+        if not takes(step.layer, wanted[step.layer.x])
     }
     return wanted, held, signed
 
@@ -139,7 +139,7 @@ def _tensors(
 ) -> Iterable[str]:
     readers = low_readers(prepared.net, steps)
     for step in steps.values():
-        yield step.unit.x
+        yield step.layer.x
         if step.sums:
             assert step.addend is not None
             yield step.addend
@@ -147,7 +147,7 @@ def _tensors(
         low = all(user in followers or user in readers.get(step.out, ()) for user in users)
         # A MatMul gives floats as cheaply: it gives 8 bits only if nobody wants floats.
         wants_floats = not users or not low or step.out in prepared.net.keep
-        if not step.unit.is_matmul or not (wants_floats or step.addend):
+        if not step.layer.is_matmul or not (wants_floats or step.addend):
             yield step.out
     for item in followers.values():
         yield from (*item.inputs, item.out)
@@ -157,7 +157,7 @@ def _form(
     members: list[str], steps: Mapping[str, Step], stats: Mapping[str, TensorStats]
 ) -> Format:
     inside = set(members)
-    readers = [step for step in steps.values() if step.unit.x in inside]
+    readers = [step for step in steps.values() if step.layer.x in inside]
     makers = [step for step in steps.values() if step.out in inside]
     added = sum(step.sums and step.addend in inside for step in steps.values())
     leader = (readers or makers or list(steps.values()))[0]
@@ -172,7 +172,7 @@ def _form(
     ]
 
     def score(form: Format) -> int:
-        fits = sum(takes(step.unit, form) for step in readers)
+        fits = sum(takes(step.layer, form) for step in readers)
         fits += sum(makes(step, form) for step in makers)
         return fits + 2 * added * (form.dtype == "quint8")
 

@@ -73,12 +73,12 @@ def _times(
     seen = _shapes(observations).seen
     table = Timetable.of_this_machine(backend.versions())
     found = {}
-    for key in tracked([key for key in recipe.low_ops if key.name in model.prepared.units]):
-        unit = model.prepared.units[key.name]
-        shape = tuple(seen.get(unit.x, ()))[: 2 if unit.is_matmul else 4]
+    for key in tracked([key for key in recipe.low_ops if key.name in model.prepared.layers]):
+        layer = model.prepared.layers[key.name]
+        shape = tuple(seen.get(layer.x, ()))[: 2 if layer.is_matmul else 4]
         if not shape or 0 in shape:
             continue
-        lone = _Lone(backend, model.prepared.net, unit, shape, recipe.ops[key], observations)
+        lone = _Lone(backend, model.prepared.net, layer, shape, recipe.ops[key], observations)
         found[key.name] = Times(
             *(
                 table.seconds(f"tensorflow {part} {lone.name}", partial(lone.seconds, part))
@@ -100,7 +100,7 @@ def _shapes(observations: Observations) -> Shapes:
 def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float]:
     """The op's share in quantizing its input, and in giving floats to those that want them."""
     readers = low_readers(prepared.net, drawn.steps)
-    x = step.unit.x
+    x = step.layer.x
     made_low = x in drawn.held or any(item.out == x for item in drawn.followers.values())
     low = readers.get(step.out, set()) | set(drawn.followers)
     users = {user.name for user in prepared.net.users.get(step.out, ())}
@@ -110,11 +110,11 @@ def _converts(prepared: Prepared, drawn: Plan, step: Step) -> tuple[float, float
 
 @dataclass(frozen=True, eq=False)
 class _Lone:
-    """One unit of a graph by itself, with an input of its own."""
+    """One layer of a graph by itself, with an input of its own."""
 
     backend: TensorflowBackend
     net: Net
-    unit: Layer
+    layer: Layer
     shape: tuple[int, ...]
     config: OpConfig
     observations: Observations
@@ -122,18 +122,18 @@ class _Lone:
     @cached_property
     def name(self) -> str:
         """What decides its time: kind, attributes and sizes."""
-        node = self.net.nodes[self.unit.node]
-        weight = self.net.constant(self.unit.weight)
+        node = self.net.nodes[self.layer.node]
+        weight = self.net.constant(self.layer.weight)
         assert weight is not None
         attributes = sorted((key, str(value)) for key, value in node.attr.items() if key[0] != "_")
-        text = f"{self.shape} {weight.shape} {self.unit.activation} {self._end[0]} {attributes}"
+        text = f"{self.shape} {weight.shape} {self.layer.activation} {self._end[0]} {attributes}"
         return f"{node.op} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     @cached_property
     def _end(self) -> tuple[str, str]:
         """(activation, node) where it ends: FP32 gets for nothing what TensorFlow fuses with it."""
-        found = match_activation(self.net, self.unit.out, SWISHES)
-        return found or ("", self.unit.out)
+        found = match_activation(self.net, self.layer.out, SWISHES)
+        return found or ("", self.layer.out)
 
     def seconds(self, part: str) -> float:
         if part == "fp32":
@@ -155,11 +155,11 @@ class _Lone:
     def _quick(self) -> tuple[OpTime, ...]:
         low = self._alone.prepared
         tensors: Mapping[str, TensorStats] = {
-            INPUT: self.observations.tensors[self.unit.x],
+            INPUT: self.observations.tensors[self.layer.x],
             **{k: v for k, v in self.observations.tensors.items() if k in self.net.nodes},
         }
         observations = Observations(self.observations.samples, dict(tensors))
-        made = build_net(low, Recipe({self.unit.key: self.config}), observations)
+        made = build_net(low, Recipe({self.layer.key: self.config}), observations)
         return self._profile(TensorflowModel(self.backend, made.net))
 
     @cached_property
@@ -171,7 +171,7 @@ class _Lone:
             if name in nodes:
                 continue
             node = self.net.nodes[name]
-            inputs = [INPUT if item == self.unit.x else item for item in data_inputs(node)]
+            inputs = [INPUT if item == self.layer.x else item for item in data_inputs(node)]
             nodes[name] = with_inputs(node, inputs)
             waiting += [tensor_name(item) for item in inputs if item != INPUT]
         sizes = tf.TensorShape(self.shape).as_proto()

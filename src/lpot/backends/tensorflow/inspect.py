@@ -42,7 +42,7 @@ def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capab
     ops: dict[OpKey, OpInfo] = {}
     for name, node in model.net.nodes.items():  # the model as the user knows it, before folding
         key = OpKey(name, node.op)
-        if name in prepared.units:
+        if name in prepared.layers:
             ops[key] = OpInfo(key, compute_choices(node.op, target))
         elif name in prepared.followers and node.op in FOLLOWERS:
             ops[key] = OpInfo(key, follower_choices(), follower=True)

@@ -1,4 +1,4 @@
-"""What a graph is quantized by: units and followers as they are found, steps as they will run."""
+"""What a graph is quantized by: layers and followers as they are found, steps as they will run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ORIGIN = "_lpot_origin"
 
 @dataclass(frozen=True)
 class Residual:
-    """The sum behind a unit, and the activation behind the sum."""
+    """The sum behind a layer, and the activation behind the sum."""
 
     add: str
     addend: str
@@ -68,9 +68,9 @@ class Follower:
 
 @dataclass(frozen=True)
 class Step:
-    """Where the unit ends, with which activation, and what is added on the way."""
+    """Where the layer ends, with which activation, and what is added on the way."""
 
-    unit: Layer
+    layer: Layer
     config: OpConfig
     out: str
     activation: str
@@ -79,23 +79,23 @@ class Step:
     @property
     def sums(self) -> bool:
         """Does it add a quantized tensor in place? (A MatMul adds a float one.)"""
-        return self.addend is not None and not self.unit.is_matmul
+        return self.addend is not None and not self.layer.is_matmul
 
 
 def low_readers(net: Net, steps: Mapping[str, Step]) -> dict[str, set[str]]:
-    """Tensor → the nodes of the graph that will read it in 8 bits, as parts of units."""
+    """Tensor → the nodes of the graph that will read it in 8 bits, as parts of layers."""
     found: dict[str, set[str]] = {}
     for step in steps.values():
-        unit = step.unit
-        if unit.padding is None:
-            found.setdefault(unit.x, set()).add(unit.node)
+        layer = step.layer
+        if layer.padding is None:
+            found.setdefault(layer.x, set()).add(layer.node)
         else:
             # The Pad folded in is gone when every reader of it has it folded in.
-            pad = net.nodes[unit.node].input[0]
-            folded = {s.unit.node for s in steps.values() if s.unit.padding is not None}
+            pad = net.nodes[layer.node].input[0]
+            folded = {s.layer.node for s in steps.values() if s.layer.padding is not None}
             if all(user.name in folded for user in net.users.get(pad, ())):
-                found.setdefault(unit.x, set()).add(pad)
+                found.setdefault(layer.x, set()).add(pad)
         if step.sums:
-            assert step.addend is not None and unit.residual is not None
-            found.setdefault(step.addend, set()).add(unit.residual.add)
+            assert step.addend is not None and layer.residual is not None
+            found.setdefault(step.addend, set()).add(layer.residual.add)
     return found

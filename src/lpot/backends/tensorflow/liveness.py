@@ -14,19 +14,19 @@ from lpot.backends.tensorflow.runtime import NodeDef
 SHARING = (*VIEWS, "Identity", "Bitcast", "StopGradient", "Snapshot")
 
 
-def can_sum(prepared: Prepared, unit: Layer) -> bool:
-    """True when everyone else who reads the addend has done so before this unit can run."""
-    residual = unit.residual
+def can_sum(prepared: Prepared, layer: Layer) -> bool:
+    """True when everyone else who reads the addend has done so before this layer can run."""
+    residual = layer.residual
     assert residual is not None
     net, addend = prepared.net, residual.addend
-    if node_name(addend) in net.keep or unit.x == addend or ":" in addend:
+    if node_name(addend) in net.keep or layer.x == addend or ":" in addend:
         return False
     if _shares_memory(prepared, addend):
         return False
-    before = net.ancestors(prepared.inputs_of(unit))
+    before = net.ancestors(prepared.inputs_of(layer))
     others = {user.name for user in net.users.get(addend, ()) if user.name != residual.add}
-    # A unit with a Pad folded in reads what stands before the Pad, and when it runs itself.
-    others |= {one.node for one in prepared.units.values() if one.x == addend}
+    # A layer with a Pad folded in reads what stands before the Pad, and when it runs itself.
+    others |= {one.node for one in prepared.layers.values() if one.x == addend}
     return all(name in before and not _shares_memory(prepared, name) for name in others)
 
 

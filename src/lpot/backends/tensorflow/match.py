@@ -31,9 +31,9 @@ def key_of(node: NodeDef) -> OpKey:
     return OpKey(node.name, node.op)
 
 
-def match_units(net: Net) -> tuple[dict[str, Layer], dict[OpKey, str]]:
+def match_layers(net: Net) -> tuple[dict[str, Layer], dict[OpKey, str]]:
     """Units by op name, and the compute ops that can't be one, with the reason."""
-    units: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     refused: dict[OpKey, str] = {}
     for name in net.order:
         node = net.nodes[name]
@@ -43,9 +43,9 @@ def match_units(net: Net) -> tuple[dict[str, Layer], dict[OpKey, str]]:
         if reason:
             refused[key_of(node)] = reason
         else:
-            unit = _unit(net, node)
-            units[unit.key.name] = unit
-    return units, refused
+            layer = _layer(net, node)
+            layers[layer.key.name] = layer
+    return layers, refused
 
 
 def why_not(net: Net, node: NodeDef) -> str:
@@ -94,7 +94,7 @@ def _strange_strides(node: NodeDef) -> bool:
     return strides[0] != 1 or strides[3] != 1
 
 
-def _unit(net: Net, node: NodeDef) -> Layer:
+def _layer(net: Net, node: NodeDef) -> Layer:
     x, weight = data_inputs(node)[:2]
     value = net.constant(weight)
     assert value is not None

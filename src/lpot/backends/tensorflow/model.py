@@ -145,7 +145,7 @@ class TensorflowModel(Model):
 
     @property
     def prepared(self) -> Prepared:
-        """The folded graph and the units found in it: made once, used by every trial."""
+        """The folded graph and the layers found in it: made once, used by every trial."""
         from lpot.backends.tensorflow.prepare import prepare
 
         if self._prepared is None:

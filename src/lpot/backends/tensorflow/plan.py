@@ -27,10 +27,10 @@ class Plan:
     # By op, what rounding its weight adds to its outputs on the average: the bias takes it back.
     shifts: Mapping[str, np.ndarray] = field(default_factory=dict)
 
-    def taken(self, unit: Layer) -> Format:
-        """The form in which a unit reads its input."""
-        form = self.wanted[unit.x]
-        return form if takes(unit, form) else self.signed[unit.x]
+    def taken(self, layer: Layer) -> Format:
+        """The form in which a layer reads its input."""
+        form = self.wanted[layer.x]
+        return form if takes(layer, form) else self.signed[layer.x]
 
     def precision(self, key: OpKey) -> str:
         return "int8" if key.name in self.steps or key.name in self.followers else "fp32"
@@ -72,18 +72,20 @@ def plan(
 def _steps(
     prepared: Prepared, configs: Mapping[str, OpConfig], shapes: Shapes, barred: set[str]
 ) -> dict[str, Step]:
-    low = {name: unit for name, unit in prepared.units.items() if name in configs}
+    low = {name: layer for name, layer in prepared.layers.items() if name in configs}
     steps: dict[str, Step] = {}
     taken: set[str] = set()
     # From the end of the graph: of two branches the later one finds the other ready.
-    for name, unit in reversed(low.items()):
-        residual = unit.residual
-        step = Step(unit, configs[name], unit.out, unit.activation)
+    for name, layer in reversed(low.items()):
+        residual = layer.residual
+        step = Step(layer, configs[name], layer.out, layer.activation)
         if residual is not None and name not in barred and residual.add not in taken:
-            same = shapes.equal(prepared, unit.out, residual.addend)
-            if same and (unit.is_matmul or can_sum(prepared, unit)):
+            same = shapes.equal(prepared, layer.out, residual.addend)
+            if same and (layer.is_matmul or can_sum(prepared, layer)):
                 taken.add(residual.add)
-                step = Step(unit, configs[name], residual.out, residual.activation, residual.addend)
+                step = Step(
+                    layer, configs[name], residual.out, residual.activation, residual.addend
+                )
         steps[name] = step
     return {name: steps[name] for name in low}
 
@@ -135,7 +137,7 @@ class _Company:
         step = self.makers.get(name)
         if step is None:
             return name in active
-        if not step.unit.is_matmul:
+        if not step.layer.is_matmul:
             return True
         # A MatMul gives floats as cheaply; it gives 8 bits only if nobody wants floats.
         low, every = self._readers_of(name, active)

@@ -1,4 +1,4 @@
-"""The graph that trials are built from: folded once, with the units found in it."""
+"""The graph that trials are built from: folded once, with the layers found in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import Follower, Layer
-from lpot.backends.tensorflow.match import match_followers, match_units
+from lpot.backends.tensorflow.match import match_followers, match_layers
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
@@ -70,7 +70,7 @@ class Prepared:
     """`weights` caches quantized weights: trials differ in few of them."""
 
     net: Net
-    units: dict[str, Layer]
+    layers: dict[str, Layer]
     followers: dict[str, Follower]
     refused: dict[OpKey, str]
     weights: dict[Any, Any] = field(default_factory=dict)
@@ -80,12 +80,12 @@ class Prepared:
     @cached_property
     def equalizable(self) -> dict[str, str]:
         """Op → the tensor it makes whose channels may be equalized."""
-        pairs = equalizable(self.net, self.units, self.followers)
-        return {name: self.units[name].out for name in pairs}
+        pairs = equalizable(self.net, self.layers, self.followers)
+        return {name: self.layers[name].out for name in pairs}
 
     def factors(self, peaks: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """From the largest value of each channel to what to divide it by, where that pays."""
-        pairs = equalizable(self.net, self.units, self.followers)
+        pairs = equalizable(self.net, self.layers, self.followers)
         found = {name: factors(peaks[name], self.net, pairs[name]) for name in peaks}
         return {name: scale for name, scale in found.items() if (scale != 1.0).any()}
 
@@ -95,32 +95,32 @@ class Prepared:
             return self
         key = tuple((name, scale.tobytes()) for name, scale in sorted(scales.items()))
         if key not in self._equalized:
-            net = equalize_channels(self.net, self.units, self.followers, scales)
+            net = equalize_channels(self.net, self.layers, self.followers, scales)
             self._equalized[key] = matched(net)
         return self._equalized[key]
 
-    def inputs_of(self, unit: Layer) -> tuple[str, ...]:
-        """What must be there before the unit runs, without its addend."""
-        return tuple(data_inputs(self.net.nodes[unit.node]))
+    def inputs_of(self, layer: Layer) -> tuple[str, ...]:
+        """What must be there before the layer runs, without its addend."""
+        return tuple(data_inputs(self.net.nodes[layer.node]))
 
     @cached_property
     def columns(self) -> tuple[str, ...]:
         """Inputs of matrix products, whose channels may need repair."""
-        return tuple(dict.fromkeys(unit.x for unit in self.units.values() if unit.is_matmul))
+        return tuple(dict.fromkeys(layer.x for layer in self.layers.values() if layer.is_matmul))
 
     @cached_property
     def averaged(self) -> dict[str, int]:
         """Inputs of compute ops, and how many axes each has."""
-        return {unit.x: 2 if unit.is_matmul else 4 for unit in self.units.values()}
+        return {layer.x: 2 if layer.is_matmul else 4 for layer in self.layers.values()}
 
     @cached_property
     def watched(self) -> tuple[str, ...]:
         """Every tensor that some recipe could quantize."""
         names: dict[str, None] = {}
-        for unit in self.units.values():
-            names.update({unit.x: None, unit.out: None})
-            if unit.residual is not None:
-                names.update({unit.residual.addend: None, unit.residual.out: None})
+        for layer in self.layers.values():
+            names.update({layer.x: None, layer.out: None})
+            if layer.residual is not None:
+                names.update({layer.residual.addend: None, layer.residual.out: None})
         for follower in self.followers.values():
             names.update(dict.fromkeys((*follower.inputs, follower.out)))
         return tuple(names)
@@ -151,6 +151,6 @@ def prepare(net: Net) -> Prepared:
 
 def matched(net: Net) -> Prepared:
     """A folded graph with what can be INT8 in it."""
-    units, refused = match_units(net)
+    layers, refused = match_layers(net)
     followers, more = match_followers(net)
-    return Prepared(net, units, followers, {**refused, **more})
+    return Prepared(net, layers, followers, {**refused, **more})

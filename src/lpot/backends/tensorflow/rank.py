@@ -26,7 +26,7 @@ def rank(model: TensorflowModel, recipe: Recipe, observations: Observations) -> 
     """
     repaired = repair(model.prepared, recipe, observations)
     prepared = repaired.prepared
-    keys = [key for key in recipe.low_ops if key.name in prepared.units]
+    keys = [key for key in recipe.low_ops if key.name in prepared.layers]
     if not observations.probe or not keys:
         return {}
     plans = {
@@ -65,15 +65,15 @@ class _Runner:
 def last_results(prepared: Prepared) -> list[str]:
     """Results of the compute ops that no other compute op depends on."""
     net = prepared.net
-    inner = {unit.node for unit in prepared.units.values()}
+    inner = {layer.node for layer in prepared.layers.values()}
     ends = []
-    for unit in prepared.units.values():
-        front, seen = [unit.out], {unit.out}
+    for layer in prepared.layers.values():
+        front, seen = [layer.out], {layer.out}
         while front:
             for heir in net.heirs.get(front.pop(), ()):
                 if heir not in seen:
                     seen.add(heir)
                     front.append(heir)
-        if not seen & inner - {unit.node}:
-            ends.append(unit.out)
+        if not seen & inner - {layer.node}:
+            ends.append(layer.out)
     return list(dict.fromkeys(ends))

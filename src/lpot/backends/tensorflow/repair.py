@@ -96,11 +96,11 @@ def _spread(recipe: Recipe, patch: Patched) -> Recipe:
     """
     configs = {key.name: config for key, config in recipe.ops.items()}
     ops: dict[OpKey, OpConfig] = dict(recipe.ops)
-    for name, unit in patch.prepared.units.items():
+    for name, layer in patch.prepared.layers.items():
         config = configs.get(patch.twins.get(name, name))
         if config is None:
             continue
-        if unit.x in patch.fresh and not config.is_float:
+        if layer.x in patch.fresh and not config.is_float:
             config = replace(config, activation=replace(config.activation, algorithm="minmax"))
-        ops[unit.key] = config
+        ops[layer.key] = config
     return replace(recipe, ops=ops)

@@ -64,16 +64,16 @@ def tensors(
 def _in_float(model: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs) -> dict[OpKey, Pair]:
     """Nothing is low precision: both sides are the same."""
     prepared = model.prepared
-    units = {key: prepared.units[key.name] for key in ops if key.name in prepared.units}
-    ends = [unit.out for unit in units.values()]
+    layers = {key: prepared.layers[key.name] for key in ops if key.name in prepared.layers}
+    ends = [layer.out for layer in layers.values()]
     if not ends:
         return {}
     net = prepared.net
     with _Watched(model, net, ends) as watched:
         seen = watched.run(feed(model.inputs, inputs))
     found: dict[OpKey, Pair] = {}
-    for (key, unit), output in zip(units.items(), seen, strict=True):
-        weight = net.constant(data_inputs(net.nodes[unit.node])[1])
+    for (key, layer), output in zip(layers.items(), seen, strict=True):
+        weight = net.constant(data_inputs(net.nodes[layer.node])[1])
         both = OpTensors(output, None if weight is None else Glimpse.of(weight))
         found[key] = (both, both)
     return found
@@ -82,8 +82,8 @@ def _in_float(model: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs) -> d
 def _end(prepared: Prepared, plan: Plan, key: OpKey) -> str | None:
     if key.name in plan.steps:
         return plan.steps[key.name].out
-    if key.name in prepared.units:
-        return prepared.units[key.name].out
+    if key.name in prepared.layers:
+        return prepared.layers[key.name].out
     return prepared.followers[key.name].out if key.name in prepared.followers else None
 
 
@@ -125,9 +125,9 @@ def _weights(prepared: Prepared, plan: Plan, key: OpKey) -> Weights:
     step = plan.steps.get(key.name)
     if step is None or step.config.weight is None:
         return None, None
-    unit = step.unit
-    weight = prepared.net.constant(data_inputs(prepared.net.nodes[unit.node])[1])
-    real = rounded_weight(prepared, step, plan.taken(unit))
+    layer = step.layer
+    weight = prepared.net.constant(data_inputs(prepared.net.nodes[layer.node])[1])
+    real = rounded_weight(prepared, step, plan.taken(layer))
     if weight is None or weight.shape != real.shape:
         return None, None
     return Glimpse.of(np.asarray(weight)), Glimpse.of(real)

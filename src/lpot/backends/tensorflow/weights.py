@@ -24,26 +24,26 @@ class Weight:
     sums: np.ndarray  # of the real weights, per output channel
 
 
-def weight_of(prepared: Prepared, unit: Layer, config: TensorConfig, form: Format) -> Weight:
+def weight_of(prepared: Prepared, layer: Layer, config: TensorConfig, form: Format) -> Weight:
     """Quantized once for each way of quantizing; trials share them."""
     signed = form.dtype == "qint8"
-    key = (unit.node, config.granularity, config.bits, signed)
+    key = (layer.node, config.granularity, config.bits, signed)
     if key not in prepared.weights:
-        prepared.weights[key] = _quantize(prepared, unit, config, signed)
+        prepared.weights[key] = _quantize(prepared, layer, config, signed)
     weight: Weight = prepared.weights[key]
     return weight
 
 
-def _quantize(prepared: Prepared, unit: Layer, config: TensorConfig, signed: bool) -> Weight:
-    node = prepared.net.nodes[unit.node]
-    real = prepared.net.constant(unit.weight)
+def _quantize(prepared: Prepared, layer: Layer, config: TensorConfig, signed: bool) -> Weight:
+    node = prepared.net.nodes[layer.node]
+    real = prepared.net.constant(layer.weight)
     assert real is not None
-    if unit.is_matmul and is_transposed(node):
+    if layer.is_matmul and is_transposed(node):
         real = np.ascontiguousarray(real.T)
     flat = real.reshape(*real.shape[:2], -1) if node.op == "DepthwiseConv2dNative" else real
     bits = config.bits or 8
     # Kernels without VNNI halve signed × signed convolutions' weights: only even integers survive.
-    halved = signed and not unit.is_matmul and (bits < 8 or node.op == "DepthwiseConv2dNative")
+    halved = signed and not layer.is_matmul and (bits < 8 or node.op == "DepthwiseConv2dNative")
     axis = flat.ndim - 1 if config.granularity == "per_channel" else None
     integers, params = quantize_weight(flat, axis, "sym", min(bits, 7) if halved else bits)
     scale = np.asarray(params.scale, np.float64)
@@ -53,18 +53,20 @@ def _quantize(prepared: Prepared, unit: Layer, config: TensorConfig, signed: boo
     return Weight(
         integers.astype(np.int8).reshape(real.shape),
         (127.0 * scale).astype(np.float32),
-        np.broadcast_to(sums, (unit.channels,)),
+        np.broadcast_to(sums, (layer.channels,)),
     )
 
 
-def corrected_bias(prepared: Prepared, unit: Layer, shifts: Mapping[str, np.ndarray]) -> np.ndarray:
+def corrected_bias(
+    prepared: Prepared, layer: Layer, shifts: Mapping[str, np.ndarray]
+) -> np.ndarray:
     """The bias less what rounding the weight adds on the average; zeros where there is none."""
-    bias = np.zeros(unit.channels)
-    if unit.bias is not None:
-        value = prepared.net.constant(unit.bias)
+    bias = np.zeros(layer.channels)
+    if layer.bias is not None:
+        value = prepared.net.constant(layer.bias)
         assert value is not None
         bias = value.astype(np.float64)
-    shift = shifts.get(unit.key.name)
+    shift = shifts.get(layer.key.name)
     return bias if shift is None else bias - shift
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -13,7 +13,6 @@ from torch import nn
 
 from lpot.backends.torch import abilities
 from lpot.backends.torch import save as saving
-from lpot.backends.torch.advise import smoothings
 from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.convert import without_fake_quant
@@ -39,6 +38,7 @@ from lpot.core.errors import UnsupportedModel
 from lpot.core.histogram import TensorStats
 from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.repairs import Repairs
 from lpot.core.space import Capability
 from lpot.core.tensors import Pair
 
@@ -161,13 +161,19 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         prepared = resumed(_prepared(model), trained.native, trained.rounding or {})
         return TorchModel(self, prepared.fresh(), prepared=prepared, names=model._names)
 
-    def advise(
+    def useful_repairs(
         self, model: TorchModel, recipe: Recipe, observations: Observations
-    ) -> Iterator[Recipe]:
-        """Other ranges; then smoothing, where channels are outliers."""
-        yield from super().advise(model, recipe, observations)
+    ) -> Iterator[Repairs]:
+        """SmoothQuant with the best factors for each tensor, if there is anything to smooth.
+
+        Weights that were trained with rounding stay as they are.
+        """
+        prepared = _prepared(model)
         ranges = self._ranges.setdefault(observations, Observed(observations))
-        yield from smoothings(_prepared(model), recipe, ranges)
+        repairs = replace(recipe.repairs, tensor_smoothing=True)
+        smooth = replace(recipe, repairs=repairs)
+        if prepared.equalizes and ranges.smooth(prepared.equalized(ranges.factors), smooth):
+            yield repairs
 
     def input_stats(
         self, model: TorchModel, recipe: Recipe, observations: Observations

@@ -80,13 +80,13 @@ class _Builder:
         for key, config in self.recipe.ops.items():
             if self.prepared.is_gone(key.name):
                 continue
-            site = self._site(key)
-            module = self._module(site, config)
+            layer = self._layer(key)
+            module = self._module(layer, config)
             if module is None:
                 continue
             changed[key.name] = module
             substitutes[id(self.prepared.names[key.name])] = module
-            norm = self._norm(site, config)
+            norm = self._norm(layer, config)
             if norm is not None:
                 folded.append(norm)
                 substitutes[id(self.prepared.names[norm])] = self.prepared.gap(norm)
@@ -96,117 +96,117 @@ class _Builder:
         release_fastpath(root, self.prepared.encoders, changed)
         return Built(root, self.skipped, self._programs(root, changed), tuple(folded))
 
-    def _site(self, key: OpKey) -> Layer:
-        site = self.prepared.sites.get(key.name)
-        if site is None:
+    def _layer(self, key: OpKey) -> Layer:
+        layer = self.prepared.layers.get(key.name)
+        if layer is None:
             raise UnsupportedOp(
                 key.name,
                 "the recipe names it, but the model has no such op"
-                + did_you_mean(key.name, self.prepared.sites),
+                + did_you_mean(key.name, self.prepared.layers),
             )
-        return site
+        return layer
 
-    def _norm(self, site: Layer, config: OpConfig) -> str | None:
+    def _norm(self, layer: Layer, config: OpConfig) -> str | None:
         """The batch norm that goes into the op."""
-        chain = self.chains.get(site.name)
+        chain = self.chains.get(layer.name)
         return chain.norm if chain is not None and config.mode == "static" else None
 
-    def _module(self, site: Layer, config: OpConfig) -> nn.Module | None:
+    def _module(self, layer: Layer, config: OpConfig) -> nn.Module | None:
         if config.is_float:
             if config.activation.dtype == "bf16":
-                return HalfModule(self.prepared.names[site.name], torch.bfloat16)
+                return HalfModule(self.prepared.names[layer.name], torch.bfloat16)
             return None
         if config.weight is None:
             raise UnsupportedOp(
-                site.name, f"a {config.mode} config without a weight can't be built"
+                layer.name, f"a {config.mode} config without a weight can't be built"
             )
-        settings = self._settings(site, config)
+        settings = self._settings(layer, config)
         if settings is None:
             return None
-        norm = self._norm(site, config)
-        smooth = self.smooth.get(site.name)
-        key = (site.name, config.weight, norm, settings, b"" if smooth is None else smooth.key)
+        norm = self._norm(layer, config)
+        smooth = self.smooth.get(layer.name)
+        key = (layer.name, config.weight, norm, settings, b"" if smooth is None else smooth.key)
         known = self.prepared.modules
         if key not in known:
-            known[key] = self._make(site, config.weight, norm, settings)
+            known[key] = self._make(layer, config.weight, norm, settings)
         return known[key]
 
-    def _settings(self, site: Layer, config: OpConfig) -> Settings | None:
-        reason = self.ranges.why_never(site.name) if self.ranges is not None else ""
+    def _settings(self, layer: Layer, config: OpConfig) -> Settings | None:
+        reason = self.ranges.why_never(layer.name) if self.ranges is not None else ""
         if reason:
-            self.skipped[site.key] = reason
+            self.skipped[layer.key] = reason
             return None
-        family = site.spec.family
+        family = layer.spec.family
         if family == "embedding":
             return Settings("plain")
         reduced = config.activation.bits == 7
         if family == "recurrent":
-            return Settings(self._kernel(site), reduced=reduced)
+            return Settings(self._kernel(layer), reduced=reduced)
         if family == "attention":
-            kernel = self._dynamic_kernel(site)
+            kernel = self._dynamic_kernel(layer)
             return None if kernel is None else Settings(kernel, reduced=reduced)
-        chain = self.chains.get(site.name)
-        relu = site.relu or (chain is not None and chain.relu)
-        divided = site.name in self.divided
+        chain = self.chains.get(layer.name)
+        relu = layer.relu or (chain is not None and chain.relu)
+        divided = layer.name in self.divided
         if config.mode == "dynamic":
             if family == "conv":
-                raise UnsupportedOp(site.name, "convolutions have no dynamic kernel: use static")
-            kernel = self._dynamic_kernel(site)
+                raise UnsupportedOp(layer.name, "convolutions have no dynamic kernel: use static")
+            kernel = self._dynamic_kernel(layer)
             if kernel is None:
                 return None
-            return Settings(kernel, None, None, site.relu, reduced, divided)
+            return Settings(kernel, None, None, layer.relu, reduced, divided)
         if self.ranges is None:
             raise CalibrationError(
-                f"op {site.name!r} is to be static, which needs calibration data; "
+                f"op {layer.name!r} is to be static, which needs calibration data; "
                 "a dynamic recipe needs none"
             )
-        reason = self.ranges.why_not(site.name)
+        reason = self.ranges.why_not(layer.name)
         if reason:
-            self.skipped[site.key] = reason
+            self.skipped[layer.key] = reason
             return None
         return Settings(
-            self._kernel(site),
-            self._inlet(site, config.activation),
-            self.ranges.outlet(site.name, config.activation),
+            self._kernel(layer),
+            self._inlet(layer, config.activation),
+            self.ranges.outlet(layer.name, config.activation),
             relu,
             divided=divided,
-            plain=site.name in self.ranges.viewed,
+            plain=layer.name in self.ranges.viewed,
         )
 
-    def _inlet(self, site: Layer, config: TensorConfig) -> Affine:
-        smooth = self.smooth.get(site.name)
+    def _inlet(self, layer: Layer, config: TensorConfig) -> Affine:
+        smooth = self.smooth.get(layer.name)
         if smooth is not None:
             return span_affine(smooth.span, config)
         assert self.ranges is not None
-        return self.ranges.inlet(site.name, config)
+        return self.ranges.inlet(layer.name, config)
 
-    def _kernel(self, site: Layer) -> str:
+    def _kernel(self, layer: Layer) -> str:
         """The one asked for where it exists here, else the one wanted most."""
-        family: str = site.spec.family
-        if isinstance(site.module, nn.modules.conv._ConvTransposeNd):
+        family: str = layer.spec.family
+        if isinstance(layer.module, nn.modules.conv._ConvTransposeNd):
             family = "transposed"
         here = candidates(family)
-        asked = self.ranges.kernel(site.name) if self.ranges is not None else None
+        asked = self.ranges.kernel(layer.name) if self.ranges is not None else None
         if asked is not None and asked not in here:
-            logger.warning("op %r wants %s, which is not here: %s", site.name, asked, here[0])
+            logger.warning("op %r wants %s, which is not here: %s", layer.name, asked, here[0])
         return asked if asked in here else here[0]
 
-    def _dynamic_kernel(self, site: Layer) -> str | None:
-        asked = self.ranges.dynamic_kernel(site) if self.ranges is not None else None
-        found = asked or choose_dynamic(site)
+    def _dynamic_kernel(self, layer: Layer) -> str | None:
+        asked = self.ranges.dynamic_kernel(layer) if self.ranges is not None else None
+        found = asked or choose_dynamic(layer)
         if found is None:
-            self.skipped[site.key] = NO_KERNEL
+            self.skipped[layer.key] = NO_KERNEL
         return found
 
     def _make(
-        self, site: Layer, weight: TensorConfig, norm: str | None, settings: Settings
+        self, layer: Layer, weight: TensorConfig, norm: str | None, settings: Settings
     ) -> LowModule:
-        parts = self.prepared.weights(site, weight, norm, self.smooth.get(site.name))
-        module: Any = site.module
+        parts = self.prepared.weights(layer, weight, norm, self.smooth.get(layer.name))
+        module: Any = layer.module
         try:
             if isinstance(module, nn.EmbeddingBag):
                 return LowEmbeddingBag(module, parts["weight"])
-            match site.spec.family:
+            match layer.spec.family:
                 case "embedding":
                     return LowEmbedding(module, parts["weight"])
                 case "recurrent":
@@ -217,12 +217,12 @@ class _Builder:
                 case family:
                     kind = LowConv if family == "conv" else LowLinear
                     made: LowConv | LowLinear = kind(module, parts["weight"], settings)
-                    if site.name not in self.chains:
+                    if layer.name not in self.chains:
                         made.ready()
                     return made
         except RuntimeError as error:
             raise UnsupportedOp(
-                site.name, f"{settings.kernel} can't pack its weights: {error}"
+                layer.name, f"{settings.kernel} can't pack its weights: {error}"
             ) from error
 
     def _programs(

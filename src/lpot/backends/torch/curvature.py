@@ -35,7 +35,7 @@ def curvature(prepared: Prepared, recipe: Recipe, observations: Observations) ->
     ranges = Observed(observations)
     prepared = prepared.equalized(ranges.factors)
     smooth = ranges.smooth(prepared, recipe)
-    keys = [key for key in recipe.low_ops if prepared.sites[key.name].spec.family in _DENSE]
+    keys = [key for key in recipe.low_ops if prepared.layers[key.name].spec.family in _DENSE]
     root = prepared.fresh()
     modules = {key: root.get_submodule(_weighty(prepared, key)) for key in keys}
     inputs: dict[OpKey, list[torch.Tensor]] = {key: [] for key in keys}
@@ -51,7 +51,7 @@ def curvature(prepared: Prepared, recipe: Recipe, observations: Observations) ->
         raise CalibrationError("no output has a gradient, so the curvature can't be found")
     factors = {key: smooth[key.name].factors if key.name in smooth else None for key in keys}
     errors = {
-        key: _weight_error(prepared.sites[key.name], recipe.ops[key], factors[key]) for key in keys
+        key: _weight_error(prepared.layers[key.name], recipe.ops[key], factors[key]) for key in keys
     }
     noises = {
         key: _input_noise(key, recipe.ops[key], observations, smooth.get(key.name)) for key in keys
@@ -72,8 +72,8 @@ def curvature(prepared: Prepared, recipe: Recipe, observations: Observations) ->
 
 def _weighty(prepared: Prepared, key: OpKey) -> str:
     """The path of the module with the weight: inside of a module fused by hand it is the first."""
-    site = prepared.sites[key.name]
-    return key.name if site.module is prepared.names[key.name] else f"{key.name}.0"
+    layer = prepared.layers[key.name]
+    return key.name if layer.module is prepared.names[key.name] else f"{key.name}.0"
 
 
 def _keeper(found: list[torch.Tensor]) -> Callable[..., Any]:
@@ -124,12 +124,12 @@ def _input_noise(
     return stats.error(low, high, 1 << bits)
 
 
-def _weight_error(site: Layer, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
+def _weight_error(layer: Layer, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
     """Squared rounding error of each weight, in the module's own layout."""
     assert config.weight is not None
-    real = quantize_site(site, config.weight, None, factors).real()
+    real = quantize_site(layer, config.weight, None, factors).real()
     if factors is not None:
         real = real / factors
-    if is_hf_conv1d(site.module):
+    if is_hf_conv1d(layer.module):
         real = real.t()
-    return (site.module.weight.detach().double() - real.double()).square()
+    return (layer.module.weight.detach().double() - real.double()).square()

@@ -182,17 +182,17 @@ def _give_weights(
         for op, chain in prepared.chains_of(captured).items()
     }
     for key, config in recipe.ops.items():
-        site = prepared.sites.get(key.name)
-        if config.is_float or config.weight is None or site is None or key.name not in ranges.ops:
+        layer = prepared.layers.get(key.name)
+        if config.is_float or config.weight is None or layer is None or key.name not in ranges.ops:
             continue
         chain = chains.get(key.name)
         norm = chain.norm if chain is not None and config.mode == "static" else None
-        parts = _parts(site, config.weight, key.name, tensors)
-        prepared.give_weights(site, config.weight, norm, parts)
+        parts = _parts(layer, config.weight, key.name, tensors)
+        prepared.give_weights(layer, config.weight, norm, parts)
 
 
 def _parts(
-    site: Layer, config: TensorConfig, name: str, tensors: Mapping[str, torch.Tensor]
+    layer: Layer, config: TensorConfig, name: str, tensors: Mapping[str, torch.Tensor]
 ) -> dict[str, Weights]:
     prefix = f"{name}." if name else ""
     ending = "_int8"
@@ -201,7 +201,7 @@ def _parts(
         if not (key.startswith(prefix) and key.endswith(ending)):
             continue
         part = key[len(prefix) : -len(ending)]
-        axis = site.spec.axis if config.granularity != "per_tensor" else None
+        axis = layer.spec.axis if config.granularity != "per_tensor" else None
         bias = tensors.get(prefix + bias_name(part))
         scale, smooth = tensors[f"{prefix}{part}_scale"], tensors.get(f"{prefix}{part}_smooth")
         found[part] = Weights(tensors[key], scale, axis, bias, smooth)
@@ -246,8 +246,8 @@ class Stored:
     def kernel(self, op: str) -> str | None:
         return self.ops[op].get("kernel")
 
-    def dynamic_kernel(self, site: Layer) -> str | None:
-        return self.kernel(site.name)
+    def dynamic_kernel(self, layer: Layer) -> str | None:
+        return self.kernel(layer.name)
 
     def smooth(self, prepared: Prepared, recipe: Recipe) -> Mapping[str, Smooth]:
         """None to be found: the weights and norms in the file are smoothed already."""

@@ -14,10 +14,10 @@ from lpot.core.space import Capability, OpInfo
 def inspect(prepared: Prepared, approach: Approach, target: Target) -> Capability:
     """Every op and every other leaf module, in the model's order."""
     found: dict[OpKey, OpInfo] = {}
-    for site in prepared.sites.values():
-        options = choices(site.spec, approach, target)
-        reason = "" if len(options) > 1 else f"{site.key.kind} has no {approach} kernel"
-        found[site.key] = OpInfo(site.key, options, reason)
+    for layer in prepared.layers.values():
+        options = choices(layer.spec, approach, target)
+        reason = "" if len(options) > 1 else f"{layer.key.kind} has no {approach} kernel"
+        found[layer.key] = OpInfo(layer.key, options, reason)
     found.update({key: OpInfo(key, reason=reason) for key, reason in prepared.others.items()})
     order = {name: number for number, name in enumerate(prepared.names)}
     ops = dict(sorted(found.items(), key=lambda item: order[item[0].name]))
@@ -26,15 +26,15 @@ def inspect(prepared: Prepared, approach: Approach, target: Target) -> Capabilit
 
 def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
     notes = []
-    if prepared.sites and activation_bits(target) == 7:
+    if prepared.layers and activation_bits(target) == 7:
         whose = "this CPU's" if target == "this" else f"target {target}'s"
         notes.append(
             f"reduced range: {whose} kernels overflow with 8-bit activations; 7 bits are used"
         )
-    if not prepared.sites:
+    if not prepared.layers:
         notes.append("the model has no module with an INT8 kernel: there is nothing to quantize")
     if approach == "static":
-        lively = sum(not site.spec.static for site in prepared.sites.values())
+        lively = sum(not layer.spec.static for layer in prepared.layers.values())
         if lively:
             notes.append(
                 f"{lively} op(s) have no static kernel and are offered without calibration"
@@ -58,4 +58,4 @@ def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
 def _joins(prepared: Prepared, part: Capture) -> bool:
     """Are there two ops in it that could hand int8 to each other?"""
     names = set(part.targets.values())
-    return sum(site.spec.static for name, site in prepared.sites.items() if name in names) > 1
+    return sum(layer.spec.static for name, layer in prepared.layers.items() if name in names) > 1

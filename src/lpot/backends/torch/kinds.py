@@ -111,16 +111,16 @@ def is_frozen_norm(module: nn.Module) -> bool:
 
 def find(root: nn.Module) -> tuple[dict[str, Layer], dict[OpKey, str]]:
     """The ops of a model by name, and the leaf modules that can't be low with the reason."""
-    sites: dict[str, Layer] = {}
+    layers: dict[str, Layer] = {}
     others: dict[OpKey, str] = {}
     for name, module in _walk(root):
         key = OpKey(name, type(module).__name__)
         found = _recognise(key, module)
         if isinstance(found, Layer):
-            sites[name] = found
+            layers[name] = found
         elif found:
             others[key] = found
-    return sites, others
+    return layers, others
 
 
 def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:

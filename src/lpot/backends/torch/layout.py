@@ -15,7 +15,7 @@ from lpot.core.batch import Inputs
 def viewed(prepared: Prepared, inputs: Inputs) -> frozenset[str]:
     """The convolutions of a model that ends in an error where they are laid out so: `x.view(n, -1)`
     asks for memory as FP32 has it."""
-    convs = [name for name, site in prepared.sites.items() if site.spec.family == "conv"]
+    convs = [name for name, layer in prepared.layers.items() if layer.spec.family == "conv"]
     if not convs:
         return frozenset()
     root = prepared.fresh()

@@ -37,20 +37,20 @@ def translate(
     recipe: dict[OpKey, OpConfig] = {}
     graph: fx.Graph | None = None
     for name, (weight, bias) in _packed(state, where):
-        site = prepared.sites.get(name)
-        if site is None or site.spec.family not in ("linear", "conv"):
+        layer = prepared.layers.get(name)
+        if layer is None or layer.spec.family not in ("linear", "conv"):
             raise UnsupportedModel(
                 f"{where}: {name!r} is an int8 op in the file, and no linear or convolution of "
                 f"{type(module).__name__}: give the module that was tuned, with its stubs and "
                 "fused modules"
             )
-        dynamic = _is_dynamic(state, config, site)
-        ops[name] = {"kind": site.key.kind}
+        dynamic = _is_dynamic(state, config, layer)
+        ops[name] = {"kind": layer.key.kind}
         if not dynamic:
             graph = graph or _flow(module, state, where)
             ops[name]["inlet"] = _inlet(graph, state, name, where)
             ops[name]["outlet"] = _affine(_range(state, f"{name}.scale"))
-        recipe[site.key] = _op_config(weight, dynamic)
+        recipe[layer.key] = _op_config(weight, dynamic)
         tensors |= _weights(name, weight, bias, where)
     floats = {
         name: value
@@ -108,12 +108,12 @@ def _is_mark(name: str, state: Mapping[str, Any]) -> bool:
     return tail in ("scale", "zero_point") and {f"{head}.scale", f"{head}.zero_point"} <= set(state)
 
 
-def _is_dynamic(state: Mapping[str, Any], config: Mapping[str, Any], site: Layer) -> bool:
+def _is_dynamic(state: Mapping[str, Any], config: Mapping[str, Any], layer: Layer) -> bool:
     """A dynamic linear has the range of a module that was never calibrated: 1 and 0."""
     word = config.get("approach")
     if word is not None:
         return "dynamic" in str(word)
-    scale = float(state.get(f"{site.name}.scale", 1.0))
+    scale = float(state.get(f"{layer.name}.scale", 1.0))
     stubs = any(key.endswith("quant.scale") for key in state)
     return scale == 1.0 and not stubs
 

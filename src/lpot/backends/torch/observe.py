@@ -41,7 +41,7 @@ def observe(
 
 def useful_factors(prepared: Prepared, inputs: Inputs) -> dict[str, np.ndarray]:
     """Factors of equalization, only in parts whose reading proves right on this batch."""
-    factors = find_factors(prepared.streams, prepared.norms, prepared.sites, prepared.names)
+    factors = find_factors(prepared.streams, prepared.norms, prepared.layers, prepared.names)
     if not factors:
         return {}
     watch = Watch(prepared, {})

@@ -50,7 +50,7 @@ class Prepared:
     ) -> None:
         self.root = pristine
         self.rounding = rounding
-        self.sites, self.others = find(pristine)
+        self.layers, self.others = find(pristine)
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
         self._given = given
         self._gaps: dict[str, nn.Module] = {}
@@ -74,7 +74,7 @@ class Prepared:
 
     def weighted(self, op: str) -> str:
         """The name of the module that holds an op's weight: it may be fused by hand."""
-        return op if self.sites[op].module is self.names[op] else f"{op}.0"
+        return op if self.layers[op].module is self.names[op] else f"{op}.0"
 
     def is_gone(self, op: str) -> bool:
         """Was the op removed by pruning, with the block of layers around it?"""
@@ -93,16 +93,16 @@ class Prepared:
         # Reading runs the user's code, which may count its calls: a copy takes that.
         copy = self._cloner()
         twins = dict(copy.named_modules())
-        sites = {
-            name: Layer(site.key, site.spec, twins[name], site.norm, site.relu)
-            for name, site in self.sites.items()
+        layers = {
+            name: Layer(layer.key, layer.spec, twins[name], layer.norm, layer.relu)
+            for name, layer in self.layers.items()
         }
-        return capture(copy, sites)
+        return capture(copy, layers)
 
     @cached_property
     def _chains(self) -> dict[str, dict[str, Chain]]:
         return {
-            captured.name: find_chains(captured, self.sites, self.names)
+            captured.name: find_chains(captured, self.layers, self.names)
             for captured in self.captures
         }
 
@@ -116,7 +116,7 @@ class Prepared:
             op: captured.name
             for captured in self.captures
             for op in captured.targets.values()
-            if op in self.sites
+            if op in self.layers
         }
 
     @cached_property
@@ -125,7 +125,7 @@ class Prepared:
         return [
             stream
             for captured in (self.captures if self.equalizes else ())
-            for stream in find_streams(captured, self.chains_of(captured), self.sites, self.names)
+            for stream in find_streams(captured, self.chains_of(captured), self.layers, self.names)
         ]
 
     @cached_property
@@ -167,36 +167,36 @@ class Prepared:
         return self._scaled[key]
 
     def weights(
-        self, site: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None = None
+        self, layer: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None = None
     ) -> dict[str, Weights]:
         """The op's int8 weights by name, quantized on first use."""
-        key = (site.name, config, norm, b"" if smooth is None else smooth.key)
+        key = (layer.name, config, norm, b"" if smooth is None else smooth.key)
         if key not in self._weights:
-            self._weights[key] = self._quantize(site, config, norm, smooth)
+            self._weights[key] = self._quantize(layer, config, norm, smooth)
         return self._weights[key]
 
     def give_weights(
-        self, site: Layer, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
+        self, layer: Layer, config: TensorConfig, norm: str | None, parts: dict[str, Weights]
     ) -> None:
         """Use these, read from a file, instead of quantizing."""
-        self._weights[site.name, config, norm, b""] = parts
+        self._weights[layer.name, config, norm, b""] = parts
 
     def _quantize(
-        self, site: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None
+        self, layer: Layer, config: TensorConfig, norm: str | None, smooth: Smooth | None
     ) -> dict[str, Weights]:
-        module = site.module
+        module = layer.module
         if smooth is not None:
-            made = quantize_site(site, config, site.norm, smooth.factors)
+            made = quantize_site(layer, config, layer.norm, smooth.factors)
             return {"weight": replace(made, smooth=smooth.product)}
-        if site.spec.family == "recurrent":
+        if layer.spec.family == "recurrent":
             names = [name for pair in weight_names(module) for name in pair]
-        elif site.spec.family == "attention":
+        elif layer.spec.family == "attention":
             names = ["in_proj_weight"]
         else:
-            return {"weight": self._one(site, config, norm)}
+            return {"weight": self._one(layer, config, norm)}
         parts = {
             name: quantize_tensor(
-                site.name,
+                layer.name,
                 getattr(module, name),
                 config,
                 0,
@@ -204,22 +204,22 @@ class Prepared:
             )
             for name in names
         }
-        if site.spec.family == "attention":
+        if layer.spec.family == "attention":
             outer = module.out_proj
             parts["out_proj_weight"] = quantize_tensor(
-                site.name, outer.weight, config, 0, outer.bias
+                layer.name, outer.weight, config, 0, outer.bias
             )
         return parts
 
-    def _one(self, site: Layer, config: TensorConfig, norm: str | None) -> Weights:
+    def _one(self, layer: Layer, config: TensorConfig, norm: str | None) -> Weights:
         """A tied weight (an embedding that is the last linear, too) is quantized once."""
-        folded = self.names[norm] if norm is not None else site.norm
-        weight, bias = site.module.weight, getattr(site.module, "bias", None)
+        folded = self.names[norm] if norm is not None else layer.norm
+        weight, bias = layer.module.weight, getattr(layer.module, "bias", None)
         if folded is not None or bias is not None:
-            return quantize_site(site, config, folded)
-        key = (weight.data_ptr(), weight.shape, weight.stride(), site.spec.axis, config)
+            return quantize_site(layer, config, folded)
+        key = (weight.data_ptr(), weight.shape, weight.stride(), layer.spec.axis, config)
         if key not in self._tied:
-            self._tied[key] = quantize_site(site, config, None)
+            self._tied[key] = quantize_site(layer, config, None)
         return self._tied[key]
 
     def accept_changes(self) -> None:

@@ -12,7 +12,7 @@ from torch import nn
 
 from lpot.backends.torch.lower import Floated, floats
 from lpot.backends.torch.model import TorchModel
-from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules import LowConv, LowLinear, LowModule
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.program import Program, Step, assemble, float_action
@@ -93,8 +93,7 @@ def _after(clock: _Clock, name: str, module: nn.Module) -> Callable[..., None]:
 
 def _kind(module: nn.Module) -> tuple[str, str]:
     if isinstance(module, LowModule):
-        settings = getattr(module, "settings", None)
-        kernel = getattr(settings, "kernel", "")
+        kernel = module.settings.kernel if isinstance(module, LowLinear | LowConv) else ""
         return f"{module.kind} {kernel}".strip(), "int8"
     if isinstance(module, HalfModule):
         return type(module.inner).__name__, "bf16"

@@ -76,7 +76,7 @@ class Ranges(Protocol):
         """The executor this op must have, None for the one wanted most."""
         ...
 
-    def dynamic_kernel(self, site: Layer) -> str | None:
+    def dynamic_kernel(self, layer: Layer) -> str | None:
         """The same for an op that takes its range from each batch."""
         ...
 
@@ -132,14 +132,14 @@ class Observed:
     def kernel(self, op: str) -> str | None:
         return self._kernels.get(op)
 
-    def dynamic_kernel(self, site: Layer) -> str | None:
-        return choose_dynamic(site, self.shapes.get(site.name))
+    def dynamic_kernel(self, layer: Layer) -> str | None:
+        return choose_dynamic(layer, self.shapes.get(layer.name))
 
     def smooth(self, prepared: Prepared, recipe: Recipe) -> Mapping[str, Smooth]:
         if not recipe.repairs.tensor_smoothing:
             return {}
         if self._smooth is None:
-            self._smooth = find_smooth(self._channels, prepared.sites)
+            self._smooth = find_smooth(self._channels, prepared.layers)
         # Smoothing goes by extremes: an op whose range is chosen in another way is left to that.
         plain = {key.name for key in recipe.low_ops if _is_plain(recipe.ops[key].activation)}
         return {op: item for op, item in self._smooth.items() if op in plain}

@@ -44,30 +44,30 @@ def _channels(width: int, rank: int = 0) -> Channels:
 def find_streams(
     captured: Capture,
     chains: Mapping[str, Chain],
-    sites: Mapping[str, Layer],
+    layers: Mapping[str, Layer],
     modules: Mapping[str, nn.Module],
 ) -> list[Stream]:
     """The streams of a part. What goes in and out of it is fixed."""
     tied = Counter(id(tensor) for part in modules.values() for tensor in part._parameters.values())
-    layers = {
+    firsts = {
         chain.first: name
         for name, chain in chains.items()
-        if is_layer(sites[name], tied) and _has_scale(modules, chain.norm)
+        if is_layer(layers[name], tied) and _has_scale(modules, chain.norm)
     }
-    norms = {chains[name].norm: name for name in layers.values()}
+    norms = {chains[name].norm: name for name in firsts.values()}
     ties, known = Ties(), Known()
     for node in captured.graph.nodes:
         read = [item for item in node.all_input_nodes if item in known]
-        if node in layers:
-            name = layers[node]
-            module: Any = sites[name].module
+        if node in firsts:
+            name = firsts[node]
+            module: Any = layers[name].module
             _read(ties, known, node, name, module)
             if chains[name].norm is None:
                 _make(ties, known, node, name, module)
             continue
         norm = norm_of(captured, node, modules)
         if norm is not None and norm in norms and node.args[:1] == (chains[norms[norm]].first,):
-            _make(ties, known, node, norms[norm], sites[norms[norm]].module)
+            _make(ties, known, node, norms[norm], layers[norms[norm]].module)
             continue
         found = _link(captured, node, modules, known) if read else None
         if found is None:
@@ -81,10 +81,10 @@ def find_streams(
     return ties.streams()
 
 
-def is_layer(site: Layer, tied: Mapping[int, int]) -> bool:
+def is_layer(layer: Layer, tied: Mapping[int, int]) -> bool:
     """Weights of its own: a tied one can't be scaled for one op alone."""
-    module = site.module
-    if type(module) not in _LAYERS or is_hf_conv1d(module) or site.norm is not None:
+    module = layer.module
+    if type(module) not in _LAYERS or is_hf_conv1d(module) or layer.norm is not None:
         return False
     own = [tensor for tensor in module._parameters.values() if tensor is not None]
     return all(tied[id(tensor)] == 1 and bool(torch.isfinite(tensor).all()) for tensor in own)

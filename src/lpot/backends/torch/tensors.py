@@ -13,7 +13,7 @@ from torch import nn
 
 from lpot.backends.torch.kernels.codes import decode
 from lpot.backends.torch.model import TorchModel
-from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules import LowConv, LowLinear, LowModule
 from lpot.backends.torch.passes.find_chains import Chain, is_bare
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
@@ -34,7 +34,7 @@ def tensors(
         if captured.name in low.captured
         for op, chain in prepared.chains_of(captured).items()
     }
-    known = [key for key in ops if key.name in prepared.sites]
+    known = [key for key in ops if key.name in prepared.layers]
     folded = set(low.folded)
     places = {key.name: _end(chains.get(key.name), key.name, folded) for key in known}
     # A norm that does more than that (activates) still does it behind the op.
@@ -68,9 +68,9 @@ def _end(chain: Chain | None, name: str, folded: set[str]) -> str:
 
 def _activation(module: nn.Module | None, chain: Chain | None) -> Callable[[Glimpse], Glimpse]:
     """What the INT8 op does beyond the FP32 one, done to both."""
-    settings = getattr(module, "settings", None)
     clip = None if chain is None else chain.clip
-    if clip is None and (settings is None or not settings.relu):
+    relu = isinstance(module, LowLinear | LowConv) and module.settings.relu
+    if clip is None and not relu:
         return lambda seen: seen
     return lambda seen: replace(seen, values=np.clip(seen.values, 0.0, clip))
 

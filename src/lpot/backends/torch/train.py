@@ -70,23 +70,23 @@ def prepare_training(
     root = copy.deepcopy(prepared.root)
     rounding: dict[str, Rounding] = {}
     for key, config in recipe.ops.items():
-        site = prepared.sites.get(key.name)
-        if site is None or config.is_float or site.spec.family not in ("linear", "conv"):
+        layer = prepared.layers.get(key.name)
+        if layer is None or config.is_float or layer.spec.family not in ("linear", "conv"):
             continue
         path = prepared.weighted(key.name)
         inner = root.get_submodule(path)
         if isinstance(inner, Rounded):  # reached by two names
             continue
-        rounding[path] = _rounding(site, config)
+        rounding[path] = _rounding(layer, config)
         make_rounded(inner, rounding[path], _span(key.name, config, observations))
     trainee = Trainee(root.train(), samples, rounding)
     root.register_forward_pre_hook(trainee.watch, with_kwargs=True)
     return trainee
 
 
-def _rounding(site: Layer, config: OpConfig) -> Rounding:
+def _rounding(layer: Layer, config: OpConfig) -> Rounding:
     weight = config.weight
-    axis = site.spec.axis if not is_hf_conv1d(site.module) else 1
+    axis = layer.spec.axis if not is_hf_conv1d(layer.module) else 1
     per_channel = weight is not None and weight.granularity != "per_tensor"
     weight_bits = weight.bits if weight is not None else None
     return Rounding(axis if per_channel else None, config.activation.bits or 8, weight_bits or 8)

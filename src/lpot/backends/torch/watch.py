@@ -55,13 +55,13 @@ class Watch:
         self._norms = NormWatch(find_norms(self._modules))
         self._confirmed: dict[str, str] = {}
         self._viewed: frozenset[str] = frozenset()
-        self._owners = Owners({name: self._modules[name] for name in prepared.sites})
-        for name in prepared.sites:
+        self._owners = Owners({name: self._modules[name] for name in prepared.layers})
+        for name in prepared.layers:
             self._modules[name].register_forward_pre_hook(self._before(name), with_kwargs=True)
             self._modules[name].register_forward_hook(self._after(name))
         for captured in prepared.captures:
             self._attach(captured)
-        linears = {name: self._modules[name] for name in prepared.sites}
+        linears = {name: self._modules[name] for name in prepared.layers}
         weights = {id(m.weight): n for n, m in linears.items() if type(m) is nn.Linear}
         self._by_hand = HandWatch(weights, self._used_by_hand)
 
@@ -142,10 +142,10 @@ class Watch:
     def _kernel(self, name: str, shape: tuple[int, ...]) -> str:
         """Races are run once per shape and process."""
         inside = self._prepared.home.get(name) in self.trusted
-        return choose(self._prepared.sites[name], shape, inside) or NO_KERNEL_HERE
+        return choose(self._prepared.layers[name], shape, inside) or NO_KERNEL_HERE
 
     def _before(self, name: str) -> Callable[..., None]:
-        site = self._prepared.sites[name]
+        layer = self._prepared.layers[name]
         home = self._prepared.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -160,20 +160,20 @@ class Watch:
                 return
             self._tally.ran.add(name)
             self._trust.check_caller(home)
-            if site.spec.static:
-                if site.spec.family == "linear":
+            if layer.spec.static:
+                if layer.spec.family == "linear":
                     self._norms.enter(name, value)
                 self._tally.see_inlet(name, value)
                 if isinstance(value, torch.Tensor):
-                    if site.spec.family == "linear":
+                    if layer.spec.family == "linear":
                         self._channels.see(name, value)
-                    if home is not None and _is_single(site.module, value):
+                    if home is not None and _is_single(layer.module, value):
                         self._trust.refuse(home)  # kernels between int8 ops know batches only
 
         return hook
 
     def _after(self, name: str) -> Callable[..., None]:
-        site = self._prepared.sites[name]
+        layer = self._prepared.layers[name]
         home = self._prepared.home.get(name)
 
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -184,7 +184,7 @@ class Watch:
             # Until a part proves right it may be called module by module.
             inside = home is not None and self._trust.is_proven(home)
             unseen = self._paused or name in self._tally.estranged
-            if not unseen and site.spec.family == "conv" and not inside:
+            if not unseen and layer.spec.family == "conv" and not inside:
                 self._tally.add(outlet_name(name), output)
 
         return hook
@@ -240,8 +240,8 @@ class Watch:
 
     def _is_repeated(self, op: str | None, chains: Mapping[str, Chain]) -> bool:
         """Is it a convolution that is called more than once? It then gives floats each time."""
-        site = self._prepared.sites.get(op) if op is not None else None
-        return site is not None and site.spec.family == "conv" and op not in chains
+        layer = self._prepared.layers.get(op) if op is not None else None
+        return layer is not None and layer.spec.family == "conv" and op not in chains
 
     def _even(self, run: Callable[..., Any], name: str) -> Callable[..., Any]:
         """Note sums of unlike shapes: kernels that add in place can't do them."""

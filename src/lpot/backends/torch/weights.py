@@ -65,26 +65,26 @@ def quantize_tensor(
 
 
 def quantize_site(
-    site: Layer, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
+    layer: Layer, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
 ) -> Weights:
     """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in.
 
     `factors` are what a linear's input is divided by.
     """
-    weight, bias = float_weights(site, norm)
+    weight, bias = float_weights(layer, norm)
     if factors is not None:
         weight = weight * factors
-    return quantize_tensor(site.name, weight, config, site.spec.axis, bias)
+    return quantize_tensor(layer.name, weight, config, layer.spec.axis, bias)
 
 
-def float_weights(site: Layer, norm: nn.Module | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+def float_weights(layer: Layer, norm: nn.Module | None) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Weight and bias as the kernels want them: output channels first for linears."""
-    module = site.module
+    module = layer.module
     weight, bias = module.weight.detach(), getattr(module, "bias", None)
     if is_hf_conv1d(module):
         weight = weight.t()
     if norm is not None:
-        return _fold(weight, bias, norm, site.spec.axis, getattr(module, "groups", 1))
+        return _fold(weight, bias, norm, layer.spec.axis, getattr(module, "groups", 1))
     return weight, None if bias is None else bias.detach()
 
 

@@ -159,9 +159,8 @@ def _unknown(name: str, known: Sequence[str], others: Sequence[str]) -> str:
     accepted = f"expected weights such as {', '.join(known[:3])}"
     if name in others:
         return f"given {name!r}, which has no weights to prune; {accepted}"
-    return (
-        f"given {name!r}, which is no weight of this model{did_you_mean(name, known)}; {accepted}"
-    )
+    near = did_you_mean(name, known)
+    return f"given {name!r}, which is not a weight of this model{near}; {accepted}"
 
 
 class Pruners:

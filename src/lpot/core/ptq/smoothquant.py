@@ -7,17 +7,24 @@ Language Models" (2022). Factors are powers of two, so that FP32 results stay bi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from lpot.core.observations import Array, Extremes
+from lpot.core.repairs import Repairs
 
 ALPHAS = (0.35, 0.5, 0.65, 0.8)
 LIMIT = 10.0  # factors lie within 2 ** ±LIMIT
 KEPT = (1.0, 2.0, 4.0, 8.0)  # middle channels that a channel may be as large as
 ROWS = 128  # of a weight, which tell enough of its rounding
+
+
+def smoothings(repairs: Repairs) -> Iterator[Repairs]:
+    """The same with each strength that is worth a look; nobody knows the best beforehand."""
+    return (replace(repairs, smoothing=alpha) for alpha in ALPHAS)
 
 
 def smooth_factors(

@@ -132,7 +132,7 @@ class SparseDummyV2(IterableDataset):
         ratios = _spread(sparse_ratio, len(self._shapes), "sparse_ratio")
         for ratio in ratios:
             if not isinstance(ratio, int | float) or not 0 <= ratio <= 1:
-                raise ConfigError(f"sparse_ratio should lie in 0 to 1, not {ratio!r}")
+                raise ConfigError(f"sparse_ratio should be between 0 and 1, not {ratio!r}")
         counts = [
             (round(math.prod(shape) * (1 - ratio)),)
             for shape, ratio in zip(self._shapes, ratios, strict=True)

@@ -22,6 +22,7 @@ class Transform:
 
     # Whether it also works on Pillow images, which saves a conversion after decoding.
     takes_pillow = False
+    gives_pillow = False  # on purpose: the next one gets it, whatever it is
     # Whether the result is a new array that nobody else holds, so the next may change it in place.
     fresh = False
 
@@ -65,18 +66,13 @@ class Compose(Transform):
 
 def chain(transforms: Sequence[Callable[[Sample], Sample]], sample: Sample) -> Sample:
     """The sample after all transforms."""
-    before: Any = None
-    for transform in transforms:
-        # Whoever asks for a Pillow image by name gets it in the next transform.
-        if not (
-            getattr(transform, "takes_pillow", False) or getattr(before, "gives_pillow", False)
-        ):
+    before = Transform()
+    for step in transforms:
+        ours = step if isinstance(step, Transform) else None
+        if not (before.gives_pillow or (ours and ours.takes_pillow)):
             sample = finished(sample)
-        if getattr(before, "fresh", False) and isinstance(transform, Transform):
-            sample = transform.on_fresh(sample)
-        else:
-            sample = transform(sample)
-        before = transform
+        sample = ours.on_fresh(sample) if ours and before.fresh else step(sample)
+        before = ours or Transform()
     return sample
 
 

@@ -77,5 +77,5 @@ def _turns(value: Any) -> tuple[float, float]:
     found = numbers(value, "hue")
     low, high = (-found[0], found[0]) if len(found) == 1 else between(value, "hue")
     if not -0.5 <= low <= high <= 0.5:
-        raise ConfigError(f"hue should lie within -0.5 and 0.5: {value!r}")
+        raise ConfigError(f"hue should be between -0.5 and 0.5: {value!r}")
     return low, high

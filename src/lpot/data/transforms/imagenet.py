@@ -47,7 +47,9 @@ class BilinearImagenet(Transform):
         scale: float = 1.0,
     ) -> None:
         if not 0 <= central_fraction <= 1:
-            raise ConfigError(f"central_fraction should lie in 0 to 1, not {central_fraction!r}")
+            raise ConfigError(
+                f"central_fraction should be between 0 and 1, not {central_fraction!r}"
+            )
         self.height, self.width = height, width
         self.central_fraction = float(central_fraction)
         self.mean_value = numbers(mean_value, "mean_value")

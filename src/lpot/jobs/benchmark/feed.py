@@ -117,7 +117,7 @@ def _named(feed: Feed, known: Sequence[InputSpec] | None) -> Mapping[str, Any]:
 def _array(name: str, value: Any) -> np.ndarray:
     array = as_array(value)
     if array.dtype.kind == "O":
-        raise DataError(f"the input {name!r} is no array of numbers: {type(value).__name__}")
+        raise DataError(f"the input {name!r} is not an array of numbers: {type(value).__name__}")
     return array
 
 

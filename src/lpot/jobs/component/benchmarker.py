@@ -33,7 +33,7 @@ from lpot.jobs.benchmark.plan import (
 )
 from lpot.jobs.benchmark.plan import score as score_model
 from lpot.jobs.component.quantizer import Quantizer
-from lpot.jobs.component.records import as_model
+from lpot.jobs.component.records import as_model, terminal
 from lpot.jobs.settings import Conf, read_config
 
 logger = logging.getLogger(__name__)
@@ -68,7 +68,7 @@ class Benchmarker:
         self.results = Results()
         self.result: BenchmarkResult | None = None
         self.score: Score | None = None
-        self.listener: Listener = _terminal()
+        self.listener: Listener = terminal()
         self._framework = framework
 
     def run(
@@ -203,9 +203,3 @@ def _here(model: Model, wanted: TimingPlan) -> BenchmarkResult:
     shapes: Shapes = given.shapes
     notes = ("timed in the calling process",)
     return BenchmarkResult((one,), shapes.inputs, shapes.batch_size, settings, probe(), notes)
-
-
-def _terminal() -> Listener:
-    from lpot.report.terminal import TerminalListener
-
-    return TerminalListener()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from lpot.backends import detect, get_backend
@@ -10,9 +9,8 @@ from lpot.config.load import override
 from lpot.config.rules import model_spec
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError
-from lpot.core.result import Result
 from lpot.jobs.component.quantizer import Quantizer
-from lpot.jobs.component.records import as_loader, as_native
+from lpot.jobs.component.records import as_native
 
 
 @runtime_checkable
@@ -31,15 +29,7 @@ class Converter(Quantizer):
     source: Any = "QAT"
     destination: Any = "default"
 
-    def run(
-        self,
-        model: Any,
-        calib: Any = None,
-        eval_func: Callable[[Any], Any] | None = None,
-        eval_loader: Any = None,
-        metric: Any = None,
-        postprocess: Any = None,
-    ) -> Result:
+    def adapted(self, model: Any, calib: Any, eval_loader: Any) -> tuple[Any, Any]:
         if str(self.source).lower() != "qat" or self.destination != "default":
             raise ConfigError(
                 f"given {self.source!r} to {self.destination!r}, expected 'QAT' to 'default'",
@@ -49,11 +39,10 @@ class Converter(Quantizer):
         backend = get_backend(self._backend or self.config.model.framework or detect(native))
         if not isinstance(backend, Converts):
             raise ConfigError(
-                f"backend {backend.name} knows no fake quantization: give a torch module prepared "
-                "by torch.ao, or a TensorFlow graph",
+                f"backend {backend.name} does not support fake quantization: give a torch module "
+                "prepared by torch.ao, or a TensorFlow graph",
                 "model",
             )
         plain = backend.without_fake_quant(native, model_spec(self.config))
         self.config = override(self.config, {"model_conversion": None})
-        data = calib if calib is not None else as_loader(eval_loader)
-        return super().run(plain, data, eval_func, eval_loader, metric, postprocess)
+        return plain, calib if calib is not None else eval_loader

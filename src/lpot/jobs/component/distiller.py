@@ -15,7 +15,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.component.hooks import Hooked
-from lpot.jobs.component.records import as_loader, as_native
+from lpot.jobs.component.records import as_loader, as_native, terminal
 from lpot.jobs.compress.weights import training_data
 from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
@@ -38,7 +38,7 @@ class Distiller(Hooked):
         self.met: bool | None = None
         self.sparsity: Sparsity | None = None
         self._zeros: Pruners | None = None
-        self.listener: Listener = _terminal()
+        self.listener: Listener = terminal()
 
     def run(
         self,
@@ -91,7 +91,7 @@ class Distiller(Hooked):
         section = None if self.config.distillation is None else self.config.distillation.train
         if not isinstance(backend, Teaches):
             raise ConfigError(
-                f"backend {backend.name} has no loop of its own for this: give train_func",
+                f"backend {backend.name} has no training loop for this: give train_func",
                 "distillation.train",
                 self.config.where("distillation.train"),
             )
@@ -101,15 +101,9 @@ class Distiller(Hooked):
         told = plain(section)
         if "KnowledgeDistillationLoss" not in told["criterion"]:
             raise ConfigError(
-                f"given {', '.join(told['criterion'])}, which knows no teacher: expected "
+                f"given {', '.join(told['criterion'])}, which has no teacher: expected "
                 "KnowledgeDistillationLoss",
                 CRITERION,
                 self.config.where(CRITERION),
             )
         return backend.distilling_loop(told, loader, teacher, self)
-
-
-def _terminal() -> Listener:
-    from lpot.report.terminal import TerminalListener
-
-    return TerminalListener()

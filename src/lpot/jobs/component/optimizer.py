@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from lpot.config.load import override
 from lpot.config.rules import float_words
 from lpot.config.schema import Config
-from lpot.core.result import Result
 from lpot.jobs.component.quantizer import Quantizer
 from lpot.strategy import strategies
 
@@ -22,17 +20,9 @@ class Optimizer(Quantizer):
     input: Any = None  # names of tensors, where the yaml and the model don't tell
     output: Any = None
 
-    def run(
-        self,
-        model: Any,
-        calib: Any = None,
-        eval_func: Callable[[Any], Any] | None = None,
-        eval_loader: Any = None,
-        metric: Any = None,
-        postprocess: Any = None,
-    ) -> Result:
+    def adapted(self, model: Any, calib: Any, eval_loader: Any) -> tuple[Any, Any]:
         self.config = self._settled()
-        return super().run(model, calib, eval_func, eval_loader, metric, postprocess)
+        return model, calib
 
     def _settled(self) -> Config:
         """Without what a shared yaml says of quantization: that is another component's."""

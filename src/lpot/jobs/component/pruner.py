@@ -9,7 +9,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.result import Result
 from lpot.jobs.component.hooks import Hooked
-from lpot.jobs.component.records import as_loader, as_model, as_native
+from lpot.jobs.component.records import as_loader, as_model, as_native, terminal
 from lpot.jobs.compress.weights import PruneResult, WeightPruning
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.quantize import Request, quantize
@@ -22,7 +22,7 @@ class WeightPruner(Hooked):
         super().__init__()
         self.config = read_config(conf_fname_or_obj)
         self.result: PruneResult | Result | None = None
-        self.listener: Listener = _terminal()
+        self.listener: Listener = terminal()
         self._run: WeightPruning | None = None
 
     def run(
@@ -113,9 +113,3 @@ class WeightPruner(Hooked):
     def on_epoch_end(self) -> None:
         self._running.on_epoch_end()
         super().on_epoch_end()
-
-
-def _terminal() -> Listener:
-    from lpot.report.terminal import TerminalListener
-
-    return TerminalListener()

@@ -9,7 +9,7 @@ from lpot.core.backend import Backend
 from lpot.core.errors import ConfigError
 from lpot.core.progress import Listener
 from lpot.core.result import Result
-from lpot.jobs.component.records import as_loader, as_model
+from lpot.jobs.component.records import as_loader, as_model, terminal
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.quantize import Request, quantize
 
@@ -25,9 +25,13 @@ class Quantizer:
     ) -> None:
         self.config = read_config(conf_fname_or_obj)
         self.result: Result | None = None
-        self.listener: Listener = _terminal()
+        self.listener: Listener = terminal()
         self.measure_speed = True
         self._backend = framework
+
+    def adapted(self, model: Any, calib: Any, eval_loader: Any) -> tuple[Any, Any]:
+        """Model and calibration data as they are tuned; a component may settle its own first."""
+        return model, calib
 
     def run(
         self,
@@ -40,6 +44,7 @@ class Quantizer:
     ) -> Result:
         if model is None:
             raise ConfigError("no model was given: set `quantizer.model`, or pass it to the call")
+        model, calib = self.adapted(model, calib, eval_loader)
         request = Request(
             config=self.config,
             model=as_model(model),
@@ -72,9 +77,3 @@ class Quantizer:
         from lpot.data import DataLoader
 
         return DataLoader(dataset, batch_size=batch_size, collate_fn=collate_fn, **options)
-
-
-def _terminal() -> Listener:
-    from lpot.report.terminal import TerminalListener
-
-    return TerminalListener()

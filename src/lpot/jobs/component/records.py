@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from lpot.core.model import Model as Handle
+from lpot.core.progress import Listener
 
 
 class Model:
@@ -90,3 +91,10 @@ def as_native(given: Any) -> Any:
     """The framework's own object, of a record or a handle: what a training loop works on."""
     inner = as_model(given)
     return inner.native if isinstance(inner, Handle) else inner
+
+
+def terminal() -> Listener:
+    """Progress as the command shows it; imported where it is used, for those who show none."""
+    from lpot.report.terminal import TerminalListener
+
+    return TerminalListener()

@@ -167,10 +167,10 @@ class WeightPruning:
         snapshot, sparse, best = self._best
         self.pruners.store.restore(snapshot)
         if sparse.share >= sparsity.share:
-            self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is handed back")
+            self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is returned")
             return sparse, best, True, True
         self.notes.append(
-            f"warning: {missed}: the sparsest state that held it is handed back, "
+            f"warning: {missed}: the sparsest state that held it is returned, "
             f"{100 * sparse.share:.1f} % of zeros with {best:.4f}"
         )
         return sparse, best, True, False

@@ -112,12 +112,12 @@ class Cluster:
         if not _answers(self._given):
             raise LpotError(
                 f"executor: ray: nothing answers at {self._given!r}: is the cluster up, and can "
-                "this machine reach that host and port? `ray status` on the head tells"
+                "this machine reach that host and port? `ray status` on the head shows it"
             )
         if not _speaks_http2(self._given):
             raise LpotError(
-                f"executor: ray: what answers at {self._given!r} is no head of a Ray cluster: "
-                "something else holds that port; `ray start --head` tells its address"
+                f"executor: ray: what answers at {self._given!r} is not the head of a Ray cluster: "
+                "something else holds that port; `ray start --head` prints its address"
             )
         host, _, port = self._given.rpartition(":")
         real = f"{self.ray.util.get_node_ip_address()}:{port}"

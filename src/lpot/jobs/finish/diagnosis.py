@@ -40,8 +40,7 @@ def dump_tensors(job: Job, model: Model) -> None:
             found = backend.tensors(job.model, model, keys[start : start + TOGETHER], inputs)
             for key, pair in found.items():
                 for arrays, tensors in zip(sides, pair, strict=True):
-                    for what in ("output", "weight"):
-                        seen = getattr(tensors, what)
+                    for what, seen in (("output", tensors.output), ("weight", tensors.weight)):
                         if seen is not None:
                             arrays[f"{what}/{key.name}"] = seen.values
         folder = job.workspace.folder / FOLDER

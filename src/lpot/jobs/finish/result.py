@@ -73,7 +73,7 @@ def not_evaluated(job: Job, stopped: str, outcome: Outcome | None = None) -> Res
 
 def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
     """Nothing better than the model as given was found: it is handed back, flagged."""
-    job.add_note(f"{why}: the FP32 model is handed back unchanged")
+    job.add_note(f"{why}: the FP32 model is returned unchanged")
     model = job.backend.build(job.source, Recipe({}), None)
     model.met, model.card = False, job.card(None)
     stopped = why if outcome is None else outcome.stopped
@@ -140,7 +140,7 @@ def _on_disk(job: Job, model: Model) -> Path | None:
             job.save_best(model)
         return job.backend.save(model, job.request.output) if job.request.output else job.best_path
     except WorkspaceError as error:
-        job.add_note(f"warning: {error}; the model is handed back in memory only")
+        job.add_note(f"warning: {error}; the model is returned in memory only")
         return None
 
 

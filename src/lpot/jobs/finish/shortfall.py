@@ -47,7 +47,7 @@ def _blamed(job: Job, insight: Insight) -> str:
 def _with_share(key: OpKey, errors: dict[OpKey, float]) -> str:
     total = sum(errors.values())
     if not math.isfinite(total):
-        return f"{key.name} (its outputs are no numbers)" if errors[key] == math.inf else key.name
+        return f"{key.name} (its outputs are not numbers)" if errors[key] == math.inf else key.name
     return f"{key.name} ({errors[key] / total:.0%})"
 
 

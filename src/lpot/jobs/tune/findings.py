@@ -93,7 +93,7 @@ def _tradeoff(raw: Any) -> Tradeoff:
 
 def _key(name: Any, kind: Any) -> OpKey:
     if type(name) is not str or type(kind) is not str:
-        raise ValueError("an op's name or kind is no text")
+        raise ValueError("an op's name or kind is not text")
     return OpKey(name, kind)
 
 

@@ -10,14 +10,14 @@ from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 
-def cast_bfloat16(net: Net, units: Iterable[Layer]) -> Net:
-    """Each unit with its bias and Relu; its result is there in float32 under the old name."""
+def cast_bfloat16(net: Net, layers: Iterable[Layer]) -> Net:
+    """Each layer with its bias and Relu; its result is there in float32 under the old name."""
     cast = _Cast(net)
-    chosen = list(units)
-    for unit in chosen:
-        cast.reserve(unit)
-    for unit in chosen:
-        cast.add(unit)
+    chosen = list(layers)
+    for layer in chosen:
+        cast.reserve(layer)
+    for layer in chosen:
+        cast.add(layer)
     return net.changed(cast.nodes).pruned()
 
 
@@ -28,14 +28,14 @@ class _Cast:
         self.nodes: dict[str, NodeDef] = {}
         self.halves: dict[str, str] = {}  # float tensor → its bfloat16 twin
 
-    def reserve(self, unit: Layer) -> None:
-        self.halves[self._last(unit)] = self.name_for(f"{unit.node}/bfloat16")
+    def reserve(self, layer: Layer) -> None:
+        self.halves[self._last(layer)] = self.name_for(f"{layer.node}/bfloat16")
 
-    def _last(self, unit: Layer) -> str:
-        """Where the unit ends in bfloat16: an activation other than Relu stays in float32."""
-        if unit.activation in CONV_ACTIVATIONS:
-            return unit.out
-        return unit.node if unit.bias is None else self.net.users[unit.node][0].name
+    def _last(self, layer: Layer) -> str:
+        """Where the layer ends in bfloat16: an activation other than Relu stays in float32."""
+        if layer.activation in CONV_ACTIVATIONS:
+            return layer.out
+        return layer.node if layer.bias is None else self.net.users[layer.node][0].name
 
     def half(self, tensor: str) -> str:
         if tensor not in self.halves:
@@ -49,18 +49,18 @@ class _Cast:
             self.halves[tensor] = name
         return self.halves[tensor]
 
-    def add(self, unit: Layer) -> None:
-        last = self._last(unit)
-        chain = [unit.node]
+    def add(self, layer: Layer) -> None:
+        last = self._last(layer)
+        chain = [layer.node]
         while chain[-1] != last:
             chain.append(self.net.users[chain[-1]][0].name)
         before = ""
         for name in chain:
             node = self.net.nodes[name]
             inputs = data_inputs(node)
-            # The Pad of a unit that could fold it stays outside: the op reads what it always read.
-            sources = [self.half(n) for n in inputs] if name == unit.node else [before]
-            sources += [self.half(n) for n in inputs[1:]] if name != unit.node else []
+            # The Pad of a layer that could fold it stays outside: the op reads what it always read.
+            sources = [self.half(n) for n in inputs] if name == layer.node else [before]
+            sources += [self.half(n) for n in inputs[1:]] if name != layer.node else []
             made = with_inputs(node, sources)
             made.name = self.halves[last] if name == last else self.name_for(f"{name}/bfloat16")
             made.attr["T"].type = tf.bfloat16.as_datatype_enum

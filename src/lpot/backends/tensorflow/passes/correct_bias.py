@@ -21,17 +21,17 @@ def bias_shifts(
     """Op → by how much rounding moves the mean of each of its outputs."""
     found: dict[str, np.ndarray] = {}
     for name, step in drawn.steps.items():
-        mean = means.get(step.unit.x)
+        mean = means.get(step.layer.x)
         if mean is not None:
-            found[name] = _shift(prepared, step, drawn.taken(step.unit), mean)
+            found[name] = _shift(prepared, step, drawn.taken(step.layer), mean)
     return found
 
 
 def _shift(prepared: Prepared, step: Step, taken: Format, mean: np.ndarray) -> np.ndarray:
     """Worked out once for the same weight and means; trials share it."""
-    key = (step.unit.node, step.config.weight, taken.dtype, mean.tobytes())
+    key = (step.layer.node, step.config.weight, taken.dtype, mean.tobytes())
     if key not in prepared.weights:
-        real = prepared.net.constant(step.unit.weight)
+        real = prepared.net.constant(step.layer.weight)
         assert real is not None
         error = rounded_weight(prepared, step, taken) - real
         prepared.weights[key] = _moved(prepared, step, error, mean).astype(np.float32)
@@ -40,7 +40,7 @@ def _shift(prepared: Prepared, step: Step, taken: Format, mean: np.ndarray) -> n
 
 
 def _moved(prepared: Prepared, step: Step, error: np.ndarray, mean: np.ndarray) -> np.ndarray:
-    node = prepared.net.nodes[step.unit.node]
+    node = prepared.net.nodes[step.layer.node]
     if node.op == "MatMul":
         return output_shift(error if is_transposed(node) else error.T, mean)
     if node.op == "DepthwiseConv2dNative":  # height, width, channels, outputs of each of them

@@ -22,15 +22,15 @@ LARGEST = 2.0**12
 
 
 def equalizable(
-    net: Net, units: Mapping[str, Layer], followers: Mapping[str, Follower]
+    net: Net, layers: Mapping[str, Layer], followers: Mapping[str, Follower]
 ) -> dict[str, tuple[Layer, ...]]:
-    """Name of the op that makes a tensor → the units that read it, where nobody else does."""
+    """Name of the op that makes a tensor → the layers that read it, where nobody else does."""
     found = {}
-    by_node = {unit.node: unit for unit in units.values()}
-    for name, unit in units.items():
-        if unit.activation not in HOMOGENEOUS or unit.residual is not None:
+    by_node = {layer.node: layer for layer in layers.values()}
+    for name, layer in layers.items():
+        if layer.activation not in HOMOGENEOUS or layer.residual is not None:
             continue
-        readers = _readers(net, unit.out, by_node, followers)
+        readers = _readers(net, layer.out, by_node, followers)
         if readers:
             found[name] = tuple(readers)
     return found
@@ -39,7 +39,7 @@ def equalizable(
 def _readers(
     net: Net, tensor: str, by_node: Mapping[str, Layer], followers: Mapping[str, Follower]
 ) -> list[Layer] | None:
-    """All readers as units, through pooling and padding; None when one is something else."""
+    """All readers as layers, through pooling and padding; None when one is something else."""
     if tensor in net.pinned:
         return None
     found: list[Layer] = []
@@ -73,67 +73,67 @@ def factors(peaks: np.ndarray, net: Net, readers: Iterable[Layer]) -> np.ndarray
     return np.exp2(np.rint(np.log2(np.clip(ratio, 1 / LARGEST, LARGEST))))
 
 
-def input_peaks(net: Net, unit: Layer) -> np.ndarray:
+def input_peaks(net: Net, layer: Layer) -> np.ndarray:
     """By input channel, the largest weight that reads it."""
-    weight = np.abs(net.constant(unit.weight))  # type: ignore[arg-type]
-    axis = input_axis(net, unit)
+    weight = np.abs(net.constant(layer.weight))  # type: ignore[arg-type]
+    axis = input_axis(net, layer)
     others = tuple(index for index in range(weight.ndim) if index != axis)
     return np.asarray(weight.max(axis=others))
 
 
-def input_axis(net: Net, unit: Layer) -> int:
+def input_axis(net: Net, layer: Layer) -> int:
     """Where in the weight the input channels lie."""
-    if unit.is_matmul:
-        return 1 if is_transposed(net.nodes[unit.node]) else 0
+    if layer.is_matmul:
+        return 1 if is_transposed(net.nodes[layer.node]) else 0
     return 2
 
 
 def equalize_channels(
     net: Net,
-    units: Mapping[str, Layer],
+    layers: Mapping[str, Layer],
     followers: Mapping[str, Follower],
     scales: Mapping[str, np.ndarray],
 ) -> Net:
     """`scales`: op name → what to divide its output channels by."""
-    pairs = equalizable(net, units, followers)
+    pairs = equalizable(net, layers, followers)
     weights: dict[str, np.ndarray] = {}  # node → its weight so far
     biases: dict[str, np.ndarray] = {}
 
-    def weight(unit: Layer) -> np.ndarray:
-        value = weights.get(unit.node, net.constant(unit.weight))
+    def weight(layer: Layer) -> np.ndarray:
+        value = weights.get(layer.node, net.constant(layer.weight))
         assert value is not None
         return value
 
     for name, scale in scales.items():
-        unit = units[name]
-        weights[unit.node] = scaled_weight(net.nodes[unit.node], weight(unit), 1.0 / scale)
-        if unit.bias is not None:
-            biases[unit.node] = net.constant(unit.bias) / scale.astype(np.float32)  # type: ignore[operator]
+        layer = layers[name]
+        weights[layer.node] = scaled_weight(net.nodes[layer.node], weight(layer), 1.0 / scale)
+        if layer.bias is not None:
+            biases[layer.node] = net.constant(layer.bias) / scale.astype(np.float32)  # type: ignore[operator]
         for reader in dict.fromkeys(pairs[name]):
             shape = [1] * weight(reader).ndim
             shape[input_axis(net, reader)] = -1
             weights[reader.node] = (weight(reader) * scale.reshape(shape)).astype(np.float32)
-    return net.changed(_changes(net, units, weights, biases)).pruned()
+    return net.changed(_changes(net, layers, weights, biases)).pruned()
 
 
 def _changes(
     net: Net,
-    units: Mapping[str, Layer],
+    layers: Mapping[str, Layer],
     weights: Mapping[str, np.ndarray],
     biases: Mapping[str, np.ndarray],
 ) -> dict[str, NodeDef]:
     changes: dict[str, NodeDef] = {}
     name_for = Namer(net.nodes)
-    for unit in units.values():
-        node = net.nodes[unit.node]
-        if unit.node in weights:
-            const = make_const(name_for(f"{unit.node}/equalized"), weights[unit.node])
+    for layer in layers.values():
+        node = net.nodes[layer.node]
+        if layer.node in weights:
+            const = make_const(name_for(f"{layer.node}/equalized"), weights[layer.node])
             changes[const.name] = const
-            changes[unit.node] = with_inputs(node, [node.input[0], const.name, *node.input[2:]])
-        if unit.node in biases:
-            user = net.only_user(unit.node)
+            changes[layer.node] = with_inputs(node, [node.input[0], const.name, *node.input[2:]])
+        if layer.node in biases:
+            user = net.only_user(layer.node)
             assert user is not None
-            const = make_const(name_for(f"{unit.node}/equalized_bias"), biases[unit.node])
+            const = make_const(name_for(f"{layer.node}/equalized_bias"), biases[layer.node])
             changes[const.name] = const
             changes[user.name] = with_inputs(user, [user.input[0], const.name])
     return changes

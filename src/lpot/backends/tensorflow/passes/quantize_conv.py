@@ -17,16 +17,16 @@ FUSED = {
 
 
 def quantize_conv(draft: Draft, step: Step) -> None:
-    unit = step.unit
-    node = draft.prepared.net.nodes[unit.node]
+    layer = step.layer
+    node = draft.prepared.net.nodes[layer.node]
     assert step.config.weight is not None
-    taken, given = draft.plan.taken(unit), draft.plan.held[step.out]
+    taken, given = draft.plan.taken(layer), draft.plan.held[step.out]
     added = draft.plan.wanted[step.addend] if step.sums and step.addend else None
-    weight = weight_of(draft.prepared, unit, step.config.weight, taken)
+    weight = weight_of(draft.prepared, layer, step.config.weight, taken)
     # With an activation the form has no shift; without one the bias lifts everything above 0,
     # where the Relu that comes with a fused sum changes nothing.
     shift_added = added.shift if added is not None else 0.0
-    plain = corrected_bias(draft.prepared, unit, draft.plan.shifts)
+    plain = corrected_bias(draft.prepared, layer, draft.plan.shifts)
     bias = bias_of(plain, weight, taken, given.shift, shift_added)
     operands = operands_of(draft, step, taken, weight, bias)
     if added is not None and step.addend is not None:
@@ -55,9 +55,9 @@ def quantize_conv(draft: Draft, step: Step) -> None:
 
 def _window(draft: Draft, step: Step) -> dict[str, Any]:
     """Strides, dilations and padding; a Pad folded in is padding, too."""
-    node = draft.prepared.net.nodes[step.unit.node]
+    node = draft.prepared.net.nodes[step.layer.node]
     known = ("strides", "dilations", "padding", "explicit_paddings")
     found: dict[str, Any] = {name: node.attr[name] for name in known if name in node.attr}
-    if step.unit.padding is not None:
-        found.update(padding="EXPLICIT", explicit_paddings=list(step.unit.padding))
+    if step.layer.padding is not None:
+        found.update(padding="EXPLICIT", explicit_paddings=list(step.layer.padding))
     return found

@@ -14,12 +14,12 @@ LINEAR = ("", "Relu", "Relu6")
 
 
 def quantize_matmul(draft: Draft, step: Step) -> None:
-    unit = step.unit
+    layer = step.layer
     assert step.config.weight is not None
-    taken, given = draft.plan.taken(unit), draft.plan.held.get(step.out)
-    weight = weight_of(draft.prepared, unit, step.config.weight, taken)
+    taken, given = draft.plan.taken(layer), draft.plan.held.get(step.out)
+    weight = weight_of(draft.prepared, layer, step.config.weight, taken)
     shift = given.shift if given is not None and step.activation in LINEAR else 0.0
-    plain = corrected_bias(draft.prepared, unit, draft.plan.shifts)
+    plain = corrected_bias(draft.prepared, layer, draft.plan.shifts)
     bias = bias_of(plain, weight, taken, shift)
     operands = operands_of(draft, step, taken, weight, bias)
     if step.activation:

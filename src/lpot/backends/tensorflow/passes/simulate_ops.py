@@ -44,14 +44,14 @@ def simulate_plan(prepared: Prepared, plan: Plan) -> tuple[Net, str, dict[str, s
 
 def rounded_weight(prepared: Prepared, step: Step, taken: Format) -> np.ndarray:
     """The weight as its INT8 values stand for it, laid out as in the graph."""
-    unit = step.unit
+    layer = step.layer
     assert step.config.weight is not None
-    weight = weight_of(prepared, unit, step.config.weight, taken)
+    weight = weight_of(prepared, layer, step.config.weight, taken)
     scale = np.asarray(weight.peak / 127.0, np.float32)
     if weight.integers.ndim == 4 and scale.ndim and weight.integers.shape[-1] != scale.size:
         scale = scale.reshape(weight.integers.shape[2:])  # depthwise
     real = weight.integers * scale
-    flipped = unit.is_matmul and is_transposed(prepared.net.nodes[unit.node])
+    flipped = layer.is_matmul and is_transposed(prepared.net.nodes[layer.node])
     return np.ascontiguousarray(real.T if flipped else real, np.float32)
 
 
@@ -61,7 +61,7 @@ class _Sketch:
         self.name_for = Namer(prepared.net.nodes)
         self.nodes: dict[str, NodeDef] = {}
         self.moved: dict[str, str] = {}  # tensor → its stand-in, for those who read it
-        self.forks: list[str] = []  # where units read: from the stand-in, if there is one
+        self.forks: list[str] = []  # where layers read: from the stand-in, if there is one
         self.which = self._put(
             make_node("Placeholder", self.name_for("lpot_which"), [], dtype=tf.int32)
         )
@@ -71,12 +71,12 @@ class _Sketch:
         return str(node.name)
 
     def add(self, number: int, step: Step, plan: Plan) -> None:
-        unit = step.unit
-        node = self.prepared.net.nodes[unit.node]
+        layer = step.layer
+        node = self.prepared.net.nodes[layer.node]
         stem = self.name_for(f"lpot_simulated/{number}")
         wanted = self._put(make_const(f"{stem}/number", np.int32(number)))
         chosen = self._put(make_node("Equal", f"{stem}/chosen", [self.which, wanted], T=tf.int32))
-        taken = plan.taken(unit)
+        taken = plan.taken(layer)
         x, weight = data_inputs(node)[:2]
         source = self._rounded(f"{stem}/in", x, chosen, taken)
         self.forks.append(f"{stem}/in/fork")
@@ -87,22 +87,22 @@ class _Sketch:
             make_node("SelectV2", f"{stem}/blend", [chosen, rounded, weight], T=tf.float32)
         )
         self._put(with_inputs(node, [source, blend]))
-        if unit.key.name in plan.shifts and unit.bias is not None:
-            self._correct_bias(stem, unit, chosen, plan.shifts[unit.key.name])
+        if layer.key.name in plan.shifts and layer.bias is not None:
+            self._correct_bias(stem, layer, chosen, plan.shifts[layer.key.name])
         if step.out in plan.held:
             self.moved[step.out] = self._rounded(
                 f"{stem}/out", step.out, chosen, plan.held[step.out]
             )
 
-    def _correct_bias(self, stem: str, unit: Layer, chosen: str, shift: np.ndarray) -> None:
-        assert unit.bias is not None
-        add = self.prepared.net.only_user(unit.node)
-        value = self.prepared.net.constant(unit.bias)
+    def _correct_bias(self, stem: str, layer: Layer, chosen: str, shift: np.ndarray) -> None:
+        assert layer.bias is not None
+        add = self.prepared.net.only_user(layer.node)
+        value = self.prepared.net.constant(layer.bias)
         assert add is not None and value is not None
         corrected = self._put(make_const(f"{stem}/bias", (value - shift).astype(np.float32)))
-        inputs = [chosen, corrected, unit.bias]
+        inputs = [chosen, corrected, layer.bias]
         blend = self._put(make_node("SelectV2", f"{stem}/bias_blend", inputs, T=tf.float32))
-        self._put(with_inputs(add, [unit.node, blend]))
+        self._put(with_inputs(add, [layer.node, blend]))
 
     def finish(self) -> Net:
         for name in self.forks:

@@ -32,10 +32,10 @@ def outlying_inputs(patched: Patched) -> dict[str, list[Layer]]:
     """Tensors of which a few channels are far larger than the others, and the products that read
     them."""
     found: dict[str, list[Layer]] = {}
-    for unit in patched.prepared.units.values():
-        seen = patched.extremes.get(unit.x)
-        if unit.is_matmul and seen is not None and seen.outlies:
-            found.setdefault(unit.x, []).append(unit)
+    for layer in patched.prepared.layers.values():
+        seen = patched.extremes.get(layer.x)
+        if layer.is_matmul and seen is not None and seen.outlies:
+            found.setdefault(layer.x, []).append(layer)
     return found
 
 
@@ -45,19 +45,19 @@ def smooth_channels(patched: Patched, alpha: float) -> Patched:
     fresh: dict[str, Extremes] = {}
     like: dict[str, str] = {}
     scaled: dict[str, tuple[str, np.ndarray]] = {}
-    for tensor, units in outlying_inputs(patched).items():
+    for tensor, layers in outlying_inputs(patched).items():
         seen = patched.extremes[tensor]
-        read = np.max([input_peaks(net, unit) for unit in units], axis=0)
+        read = np.max([input_peaks(net, layer) for layer in layers], axis=0)
         factors = smooth_factors(seen.largest, read, alpha)
         if (factors == 1.0).all():
             continue
-        changes = _scaled_weights(net, units, factors)
-        readers = {unit.node for unit in units}
+        changes = _scaled_weights(net, layers, factors)
+        readers = {layer.node for layer in layers}
         folded = fold_factors(net, patched.prepared.net, tensor, readers, factors)
         smooth = tensor
         if folded is None:
             folded, smooth = _multiplied(net, tensor, factors)
-            changes.update(_reading(changes, units, smooth))
+            changes.update(_reading(changes, layers, smooth))
         net = net.changed({**folded, **changes})
         fresh[smooth] = Extremes(seen.low / factors, seen.high / factors)
         like[smooth] = tensor
@@ -73,20 +73,20 @@ def smooth_channels(patched: Patched, alpha: float) -> Patched:
     )
 
 
-def _scaled_weights(net: Net, units: list[Layer], factors: np.ndarray) -> dict[str, NodeDef]:
+def _scaled_weights(net: Net, layers: list[Layer], factors: np.ndarray) -> dict[str, NodeDef]:
     """By name, fresh weights and the products that read them."""
     changes: dict[str, NodeDef] = {}
     name_for = Namer(net.nodes)
-    for unit in units:
-        value = net.constant(unit.weight)
+    for layer in layers:
+        value = net.constant(layer.weight)
         assert value is not None
         shape = [1, 1]
-        shape[input_axis(net, unit)] = -1
+        shape[input_axis(net, layer)] = -1
         scaled = (value * factors.reshape(shape)).astype(np.float32)
-        const = make_const(name_for(f"{unit.node}/smoothed"), scaled)
-        node = net.nodes[unit.node]
+        const = make_const(name_for(f"{layer.node}/smoothed"), scaled)
+        node = net.nodes[layer.node]
         changes[const.name] = const
-        changes[unit.node] = with_inputs(node, [node.input[0], const.name, *node.input[2:]])
+        changes[layer.node] = with_inputs(node, [node.input[0], const.name, *node.input[2:]])
     return changes
 
 
@@ -99,8 +99,8 @@ def _multiplied(net: Net, tensor: str, factors: np.ndarray) -> tuple[dict[str, N
     return {const.name: const, smooth: made}, smooth
 
 
-def _reading(changes: dict[str, NodeDef], units: list[Layer], smooth: str) -> dict[str, NodeDef]:
+def _reading(changes: dict[str, NodeDef], layers: list[Layer], smooth: str) -> dict[str, NodeDef]:
     return {
-        unit.node: with_inputs(changes[unit.node], [smooth, *changes[unit.node].input[1:]])
-        for unit in units
+        layer.node: with_inputs(changes[layer.node], [smooth, *changes[layer.node].input[1:]])
+        for layer in layers
     }

@@ -35,8 +35,8 @@ class Pair:
 
 
 def outlier_pairs(prepared: Prepared, extremes: Mapping[str, Extremes]) -> Iterator[Pair]:
-    readers = {unit.node: unit for unit in prepared.units.values() if unit.is_matmul}
-    for first in prepared.units.values():
+    readers = {layer.node: layer for layer in prepared.layers.values() if layer.is_matmul}
+    for first in prepared.layers.values():
         if not first.is_matmul or first.activation in HOMOGENEOUS or first.out not in extremes:
             continue  # without an activation in the way, equalization has balanced them
         user = prepared.net.only_user(first.out)
@@ -59,8 +59,8 @@ def outlier_channels(found: Extremes) -> np.ndarray:
     return np.sort(order[:most][largest[order[:most]] > OUTLIER * usual]) if usual else order[:0]
 
 
-def _ends_in_a_sum(unit: Layer) -> bool:
-    return not unit.activation and (unit.residual is not None or unit.bias is not None)
+def _ends_in_a_sum(layer: Layer) -> bool:
+    return not layer.activation and (layer.residual is not None or layer.bias is not None)
 
 
 def split_outliers(patched: Patched) -> Patched:
@@ -114,49 +114,49 @@ class _Split:
 
     def _value(self, name: str) -> np.ndarray:
         value = self.net.constant(name)
-        assert value is not None  # units have constant weights and biases
+        assert value is not None  # layers have constant weights and biases
         return value
 
     def _wide_first(self) -> list[NodeDef]:
         """The first product without the outlier channels: zeros, so that its width stays even."""
-        unit = self.pair.first
-        node = self.net.nodes[unit.node]
-        mask = np.ones(unit.channels)
+        layer = self.pair.first
+        node = self.net.nodes[layer.node]
+        mask = np.ones(layer.channels)
         mask[self.pair.outliers] = 0.0
-        quiet = scaled_weight(node, self._value(unit.weight), mask)
+        quiet = scaled_weight(node, self._value(layer.weight), mask)
         weight = make_const(f"{self.stem}/first_quiet", quiet)
         made = [weight, with_inputs(node, [node.input[0], weight.name, *node.input[2:]])]
-        if unit.bias is not None:
-            add = self._bias_add(unit)
-            kept = (self._value(unit.bias) * mask).astype(np.float32)
+        if layer.bias is not None:
+            add = self._bias_add(layer)
+            kept = (self._value(layer.bias) * mask).astype(np.float32)
             bias = make_const(f"{self.stem}/first_bias", kept)
-            made += [bias, with_inputs(add, [unit.node, bias.name])]
+            made += [bias, with_inputs(add, [layer.node, bias.name])]
         return made
 
     def _narrow_first(self) -> list[NodeDef]:
-        unit, outliers = self.pair.first, self.pair.outliers
-        node = self.net.nodes[unit.node]
-        value = self._value(unit.weight)
+        layer, outliers = self.pair.first, self.pair.outliers
+        node = self.net.nodes[layer.node]
+        value = self._value(layer.weight)
         part = value[outliers].T if is_transposed(node) else value[:, outliers]
         weight = make_const(f"{self.stem}/first_outliers", np.ascontiguousarray(part))
         made = [
             weight,
-            make_node("MatMul", self.up, [unit.x, weight.name], T=tf.float32),
+            make_node("MatMul", self.up, [layer.x, weight.name], T=tf.float32),
         ]
-        start, last = unit.node, self.up
-        if unit.bias is not None:
-            bias = make_const(f"{self.stem}/bias_outliers", self._value(unit.bias)[outliers])
+        start, last = layer.node, self.up
+        if layer.bias is not None:
+            bias = make_const(f"{self.stem}/bias_outliers", self._value(layer.bias)[outliers])
             add = make_node("BiasAdd", f"{self.stem}/biased", [self.up, bias.name], T=tf.float32)
             made += [bias, add]
-            start, last = self._bias_add(unit).name, add.name
-        copies, self.between = _copied(self.net, start, unit.out, last, self.stem)
+            start, last = self._bias_add(layer).name, add.name
+        copies, self.between = _copied(self.net, start, layer.out, last, self.stem)
         return [*made, *copies]
 
     def _second(self) -> list[NodeDef]:
-        unit, outliers = self.pair.second, self.pair.outliers
-        node = self.net.nodes[unit.node]
-        value = self._value(unit.weight)
-        axis = input_axis(self.net, unit)
+        layer, outliers = self.pair.second, self.pair.outliers
+        node = self.net.nodes[layer.node]
+        value = self._value(layer.weight)
+        axis = input_axis(self.net, layer)
         quiet = value.copy()
         quiet[(slice(None),) * axis + (outliers,)] = 0.0
         rows = np.take(value, outliers, axis)
@@ -173,24 +173,24 @@ class _Split:
 
     def _sum(self) -> list[NodeDef]:
         """Both products add into one sum: the one that was there, or one behind the bias."""
-        unit = self.pair.second
-        self.like[self.down] = unit.out
-        if unit.residual is None:
-            add = self._bias_add(unit)
+        layer = self.pair.second
+        self.like[self.down] = layer.out
+        if layer.residual is None:
+            add = self._bias_add(layer)
             inner = with_inputs(add, list(add.input))
             inner.name = f"{self.stem}/inner"
-            self.like[inner.name] = unit.out
+            self.like[inner.name] = layer.out
             total = make_node("AddV2", add.name, [inner.name, self.down], T=tf.float32)
             return [inner, total]
         before = make_node(
-            "AddV2", f"{self.stem}/sum", [self.down, unit.residual.addend], T=tf.float32
+            "AddV2", f"{self.stem}/sum", [self.down, layer.residual.addend], T=tf.float32
         )
-        self.like[before.name] = unit.residual.addend
-        add = self.net.nodes[unit.residual.add]
-        return [before, with_inputs(add, [unit.out, before.name])]
+        self.like[before.name] = layer.residual.addend
+        add = self.net.nodes[layer.residual.add]
+        return [before, with_inputs(add, [layer.out, before.name])]
 
-    def _bias_add(self, unit: Layer) -> NodeDef:
-        add = self.net.only_user(unit.node)
+    def _bias_add(self, layer: Layer) -> NodeDef:
+        add = self.net.only_user(layer.node)
         assert add is not None
         return add
 

@@ -32,13 +32,13 @@ ROWS = 8  # of a linear's input where no batch was seen
 _INLET, _OUTLET = Affine(0.05, 128), Affine(0.1, 128)
 
 
-def choose(site: Layer, shape: tuple[int, ...], inside: bool = False) -> str | None:
+def choose(layer: Layer, shape: tuple[int, ...], inside: bool = False) -> str | None:
     """The executor for a static op whose input has this shape; None where none is right.
 
     `inside` a captured part values mostly come and go as uint8; elsewhere as floats.
     """
-    module: Any = site.module
-    if site.spec.family == "linear":
+    module: Any = layer.module
+    if layer.spec.family == "linear":
         return _fastest(_linears(), Call(_linear_weight(module, shape), shape))
     transposed = isinstance(module, nn.modules.conv._ConvTransposeNd)
     axis = None if transposed else 0  # no kernel has a scale per channel of those
@@ -48,13 +48,13 @@ def choose(site: Layer, shape: tuple[int, ...], inside: bool = False) -> str | N
     return _fastest(("fbgemm",) if transposed else ("onednn_float", "fbgemm"), call)
 
 
-def choose_dynamic(site: Layer, shape: tuple[int, ...] | None = None) -> str | None:
+def choose_dynamic(layer: Layer, shape: tuple[int, ...] | None = None) -> str | None:
     """The executor for products whose range is taken from each batch; None where none is right."""
-    module: Any = site.module
-    if site.spec.family == "attention":
+    module: Any = layer.module
+    if layer.spec.family == "attention":
         weight = tuple(module.in_proj_weight.shape)
     else:
-        weight = _linear_weight(module, shape or (module.weight.shape[1 - site.spec.axis],))
+        weight = _linear_weight(module, shape or (module.weight.shape[1 - layer.spec.axis],))
     if shape is not None:
         return _fastest(DYNAMIC, Call(weight, shape, dynamic=True))
     call = Call(weight, (ROWS, weight[-1]), dynamic=True)

@@ -101,9 +101,9 @@ def _inference(node: fx.Node) -> tuple[Any, Any]:
     return (*node.args[:MOMENTUM], *node.args[MOMENTUM + 1 :]), kwargs
 
 
-def capture(root: nn.Module, sites: Mapping[str, Layer]) -> tuple[Capture, ...]:
+def capture(root: nn.Module, layers: Mapping[str, Layer]) -> tuple[Capture, ...]:
     """Every part that holds an op and can be read; parts inside a captured part are not listed."""
-    ops = {id(site.module) for site in sites.values()}
+    ops = {id(layer.module) for layer in layers.values()}
     names = {id(module): name for name, module in root.named_modules()}
     found: list[Capture] = []
     seen: set[int] = set()

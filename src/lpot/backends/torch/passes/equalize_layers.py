@@ -22,11 +22,11 @@ Norms = Mapping[str, str | None]  # op → the batch norm behind it
 def find_factors(
     streams: Sequence[Stream],
     norms: Norms,
-    sites: Mapping[str, Layer],
+    layers: Mapping[str, Layer],
     modules: Mapping[str, nn.Module],
 ) -> dict[str, np.ndarray]:
     """The factors of every stream that gains from them."""
-    found = equalize(streams, _Layers(norms, sites, modules))
+    found = equalize(streams, _Layers(norms, layers, modules))
     return {streams[number].makers[0][0]: factors for number, factors in found.items()}
 
 
@@ -34,16 +34,16 @@ class _Layers(Layers):
     """Weights with their norms folded in, scaled as the search for factors goes on."""
 
     def __init__(
-        self, norms: Norms, sites: Mapping[str, Layer], modules: Mapping[str, nn.Module]
+        self, norms: Norms, layers: Mapping[str, Layer], modules: Mapping[str, nn.Module]
     ) -> None:
-        self._norms, self._sites, self._modules = norms, sites, modules
+        self._norms, self._layers, self._modules = norms, layers, modules
         self._parts: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
 
     def _of(self, op: str) -> tuple[torch.Tensor, torch.Tensor | None]:
         if op not in self._parts:
             norm = self._norms.get(op)
             folded = self._modules[norm] if norm is not None else None
-            self._parts[op] = float_weights(self._sites[op], folded)
+            self._parts[op] = float_weights(self._layers[op], folded)
         return self._parts[op]
 
     def made(self, op: str) -> np.ndarray:
@@ -52,7 +52,7 @@ class _Layers(Layers):
         return _array(peaks if bias is None else torch.maximum(peaks, bias.abs()))
 
     def read(self, op: str) -> np.ndarray:
-        return _array(reading(self._sites[op].module, self._of(op)[0]).abs().amax(1))
+        return _array(reading(self._layers[op].module, self._of(op)[0]).abs().amax(1))
 
     def divide_made(self, op: str, factors: np.ndarray) -> None:
         weight, bias = self._of(op)
@@ -63,7 +63,7 @@ class _Layers(Layers):
     def multiply_read(self, op: str, factors: np.ndarray) -> None:
         weight, bias = self._of(op)
         part = torch.from_numpy(factors.astype(np.float32))
-        self._parts[op] = (weight * _columns(part, self._sites[op].module), bias)
+        self._parts[op] = (weight * _columns(part, self._layers[op].module), bias)
 
 
 def _array(values: torch.Tensor) -> np.ndarray:

@@ -49,7 +49,7 @@ class Chain:
 
 
 def find_chains(
-    captured: Capture, sites: Mapping[str, Layer], modules: Mapping[str, nn.Module]
+    captured: Capture, layers: Mapping[str, Layer], modules: Mapping[str, nn.Module]
 ) -> dict[str, Chain]:
     """Op name → chain, for ops called once with nothing but their input; others keep their own
     output."""
@@ -58,10 +58,10 @@ def find_chains(
     chains: dict[str, Chain] = {}
     for node in captured.graph.nodes:
         name = captured.site_of(node)
-        site = sites.get(name) if name is not None else None
-        if name is None or site is None or calls[name] != 1 or not _is_plain_call(node):
+        layer = layers.get(name) if name is not None else None
+        if name is None or layer is None or calls[name] != 1 or not _is_plain_call(node):
             continue
-        chains[name] = _chain(captured, node, site, modules, calls)
+        chains[name] = _chain(captured, node, layer, modules, calls)
     return chains
 
 
@@ -73,17 +73,17 @@ def _is_plain_call(node: fx.Node) -> bool:
 def _chain(
     captured: Capture,
     node: fx.Node,
-    site: Layer,
+    layer: Layer,
     modules: Mapping[str, nn.Module],
     calls: Mapping[str | None, int],
 ) -> Chain:
     last, norm_name = node, None
-    if site.spec.family == "conv" and site.norm is None and not site.relu:
+    if layer.spec.family == "conv" and layer.norm is None and not layer.relu:
         after = _only_user(node)
         name = norm_of(captured, after, modules) if after is not None else None
         if after is not None and name is not None and calls[name] == 1:
-            last, norm_name = (after, name) if _folds(site.module, modules[name]) else (node, None)
-    if site.spec.family not in ("conv", "linear") or site.relu:
+            last, norm_name = (after, name) if _folds(layer.module, modules[name]) else (node, None)
+    if layer.spec.family not in ("conv", "linear") or layer.relu:
         return Chain(node, last, norm_name)
     after = _only_user(last)
     while after is not None and _is_idle(captured, after, modules):
@@ -91,7 +91,7 @@ def _chain(
     if after is not None and is_relu(captured, after, modules):
         return Chain(node, after, norm_name, relu=True)
     # A linear gives floats, which nothing would clip; a convolution's codes end where relu6 does.
-    if after is not None and site.spec.family == "conv" and _is_relu6(captured, after, modules):
+    if after is not None and layer.spec.family == "conv" and _is_relu6(captured, after, modules):
         return Chain(node, after, norm_name, relu=True, clip=6.0)
     return Chain(node, last, norm_name)
 

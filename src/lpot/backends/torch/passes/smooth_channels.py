@@ -45,14 +45,14 @@ class Smooth:
         return found
 
 
-def find_smooth(groups: Iterable[Group], sites: Mapping[str, Layer]) -> dict[str, Smooth]:
+def find_smooth(groups: Iterable[Group], layers: Mapping[str, Layer]) -> dict[str, Smooth]:
     """Op → what its input is divided by, for the ops whose input is noisy in int8 and gains by it.
 
     All readers of a tensor have a say, so that a weight does not depend on what else is low.
     """
     found: dict[str, Smooth] = {}
     for group in groups:
-        weight = _read(group.ops, sites)
+        weight = _read(group.ops, layers)
         if not (np.isfinite(group.extremes.largest).all() and np.isfinite(weight).all()):
             continue
         choice = best_factors(group.extremes, group.power, weight)
@@ -73,8 +73,8 @@ def scaled_norm(norm: nn.Module, product: torch.Tensor) -> nn.Module:
     return twin
 
 
-def _read(ops: Iterable[str], sites: Mapping[str, Layer]) -> np.ndarray:
+def _read(ops: Iterable[str], layers: Mapping[str, Layer]) -> np.ndarray:
     """The weights of all ops that read a tensor, one row for each output; of many rows some."""
-    weights = [float_weights(sites[op], sites[op].norm)[0] for op in ops]
+    weights = [float_weights(layers[op], layers[op].norm)[0] for op in ops]
     stride = max(1, sum(map(len, weights)) // (2 * ROWS))
     return np.concatenate([weight[::stride].float().numpy() for weight in weights])

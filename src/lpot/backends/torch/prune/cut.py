@@ -138,9 +138,9 @@ def shape_of(pruned: nn.Module, original: nn.Module) -> Shape:
         for name, tensor in after.items()
         if name in before and before[name].shape != tensor.shape
     }
-    gone = tuple(name for name, part in pruned.named_modules() if isinstance(part, Skip))
     attributes: dict[str, dict[str, int]] = {}
     parts = dict(pruned.named_modules())
+    skips = {name: part for name, part in parts.items() if isinstance(part, Skip)}
     for name, part in original.named_modules():
         twin = parts.get(name)
         if twin is None or type(twin) is not type(part):
@@ -152,8 +152,8 @@ def shape_of(pruned: nn.Module, original: nn.Module) -> Shape:
         }
         if changed:
             attributes[name] = changed
-    wrapped = {name: {"wraps": 1} for name in gone if getattr(parts[name], "wraps", False)}
-    return Shape(shapes, {**attributes, **wrapped}, gone)
+    wrapped = {name: {"wraps": 1} for name, skip in skips.items() if skip.wraps}
+    return Shape(shapes, {**attributes, **wrapped}, tuple(skips))
 
 
 def reshape(root: nn.Module, shape: Shape) -> None:

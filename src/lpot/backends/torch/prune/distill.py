@@ -208,7 +208,7 @@ def watched_layers(student: nn.Module, teacher: nn.Module) -> list[str]:
     A block counts where it is an entry of a list or a sequence, as residual nets and encoders
     have them.
     """
-    ops = {id(site.module) for site in find(teacher)[0].values()}
+    ops = {id(layer.module) for layer in find(teacher)[0].values()}
     known = dict(student.named_modules())
     found = [
         name

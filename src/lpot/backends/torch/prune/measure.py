@@ -34,7 +34,7 @@ def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
     Each has two weighted layers at least and is called once: a residual block, a layer of an
     encoder.
     """
-    ops = {id(site.module) for site in find(root)[0].values()}
+    ops = {id(layer.module) for layer in find(root)[0].values()}
     seen: dict[str, list[bool | None]] = {}
     hooks = []
     for name, part in root.named_modules():
