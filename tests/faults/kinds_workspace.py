@@ -152,12 +152,13 @@ def recipe(root: Path) -> tuple[Path, Opener]:
 
 def advice(root: Path) -> tuple[Path, Opener]:
     """The settings that statistics suggested, kept for a rerun."""
-    from lpot.jobs.tune.advice import _read
+    from lpot.core.cache import recall
+    from lpot.core.recipe import Recipe
 
     found = _tuned(root)
     assert found.workspace is not None
     (path,) = found.workspace.glob("advice-*")
-    return path, lambda: _read(path)
+    return path, lambda: recall(path, Recipe.from_json)
 
 
 def findings(root: Path) -> tuple[Path, Opener]:

@@ -106,14 +106,14 @@ def read_card(path: Path) -> dict[str, Any]:
     except HistoryError as error:
         _warn(str(error))
         return {}
-    card = _sound(card, source)
+    card = sound_card(card, source)
     before = card.pop("before", None)
     if before is None or _main_hash(path, card) == card.get("sha256"):
         return card
-    return _sound(before, source)
+    return sound_card(before, source)
 
 
-def _sound(card: Any, source: Path) -> dict[str, Any]:
+def sound_card(card: Any, source: Path) -> dict[str, Any]:
     """A card without its damaged fields."""
     version = card.get("format") if isinstance(card, dict) else None
     if type(version) is not int or version < 1:

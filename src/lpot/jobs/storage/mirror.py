@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lpot.core.card import is_inside
+from lpot.core.card import is_inside, sound_card
 from lpot.core.draft import is_draft
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.history import NAME
@@ -86,10 +86,9 @@ class Mirror:
             found = json.loads(self._store.read(card))
         except (Absent, ValueError, RecursionError):
             return {}
-        if not isinstance(found, dict):
-            return {}
-        found.pop("before", None)
-        return found
+        old = sound_card(found, Path(card))
+        old.pop("before", None)
+        return old
 
     def _pull_once(self) -> int:
         listed = self._store.listing()
@@ -138,4 +137,4 @@ def _read_card(path: Path) -> dict[str, Any]:
         found = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError) as error:
         raise HistoryError(f"{path}: the card can't be read ({error})") from error
-    return found if isinstance(found, dict) else {}
+    return sound_card(found, path)
