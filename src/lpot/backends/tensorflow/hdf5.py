@@ -30,7 +30,8 @@ def check_hdf5(path: Path) -> None:
     except subprocess.TimeoutExpired:
         code = -1
     if code == 1:
-        raise UnsupportedModel(f"{path}: not a readable Keras model ({done.stdout.strip()})")
+        told = done.stderr.strip().splitlines()[-1]  # ours, or that of a traceback
+        raise UnsupportedModel(f"{path}: not a readable Keras model ({told})")
     if code:
         raise UnsupportedModel(
             f"{path}: damaged, the HDF5 library crashes in it or never ends: restore the file"
