@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend, named_in
 from lpot.core.card import read_card
+from lpot.core.errors import UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed
@@ -34,7 +36,12 @@ def load(
 
     `model.card` holds what the tuning recorded: name, seed, goal, accuracy, calibration.
     """
-    place = fetched(path)
+    if not isinstance(path, str | os.PathLike):
+        raise UnsupportedModel(
+            f"load opens saved models, and was given a {type(path).__name__}: give the path of a "
+            "file or folder. A model in memory needs no loading: lpot.tune takes it as it is"
+        )
+    place = fetched(Path(path) if isinstance(path, os.PathLike) else path)
     found = deployed(place)
     if found is not None:
         place = found.model
