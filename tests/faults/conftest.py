@@ -86,3 +86,11 @@ def environment() -> Callable[..., dict[str, str]]:
 def child_environment(**extra: str) -> dict[str, str]:
     paths = [str(TESTS), str(TESTS.parent / "src")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LPOT_THREADS": "1", **extra}
+
+
+def interpreter(package: str) -> str:
+    """MXNet has an environment of its own, which `make test` names."""
+    known = os.environ.get("LPOT_MXNET_PYTHON") if package == "mxnet" else None
+    if known is None:
+        pytest.importorskip(package)
+    return known or sys.executable

@@ -6,14 +6,13 @@ import functools
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from faults.conftest import child_environment
+from faults.conftest import child_environment, interpreter
 from faults.fuzz_driver import KINDS
 
 DRIVER = Path(__file__).with_name("fuzz_driver.py")
@@ -76,8 +75,9 @@ def fuzzed(counts: dict[str, int], seed: int, folder: Path) -> dict[str, Found]:
     """What came of each kind, all in one process; of those behind a crash, nothing."""
     paths = os.pathsep.join((child_environment()["PYTHONPATH"], str(DRIVER.parent)))
     words = [str(word) for pair in counts.items() for word in pair]
+    (python,) = {interpreter(need(kind)) for kind in counts}
     done = subprocess.run(
-        [sys.executable, str(DRIVER), str(folder), str(seed), *words],
+        [python, str(DRIVER), str(folder), str(seed), *words],
         env={**child_environment(), "PYTHONPATH": paths},
         capture_output=True,
         text=True,
@@ -99,7 +99,6 @@ def check(kind: str, count: int, found: Found) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_campaign(kind: str, tmp_path: Path) -> None:
-    pytest.importorskip(need(kind))
     check(kind, MANY, fuzzed({kind: MANY}, 5, tmp_path)[kind])
 
 
@@ -118,5 +117,4 @@ def slices(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_slice(kind: str, slices: Callable[[str], dict[str, Found]]) -> None:
-    pytest.importorskip(need(kind))
     check(kind, FEW.get(kind, USUAL), slices(need(kind))[kind])

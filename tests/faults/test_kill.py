@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from faults.conftest import interpreter
 
 FAULTS = Path(__file__).parent
 CAMPAIGNS = [
@@ -33,7 +34,7 @@ NEEDS = {
 
 
 def killed(framework: str, executor: str, count: int, folder: Path, environment: Any) -> list[int]:
-    driver = [sys.executable, str(FAULTS / "kill_driver.py")]
+    driver = [interpreter(NEEDS[framework]), str(FAULTS / "kill_driver.py")]
     done = subprocess.run(
         [*driver, framework, executor, str(folder), "20", str(count)],
         env=environment(),
@@ -52,7 +53,6 @@ def killed(framework: str, executor: str, count: int, folder: Path, environment:
 def test_a_campaign(
     framework: str, executor: str, count: int, tmp_path: Path, environment: Any
 ) -> None:
-    pytest.importorskip(NEEDS[framework])
     known = killed(framework, executor, count, tmp_path, environment)
     assert len(set(known)) > 2, "the kills fell all over the run"
 
@@ -60,5 +60,4 @@ def test_a_campaign(
 @pytest.mark.parametrize("framework", ["pytorch", "tensorflow"])
 def test_a_slice(framework: str, tmp_path: Path, environment: Any) -> None:
     """Of ONNX test_crash.py has more."""
-    pytest.importorskip(NEEDS[framework])
     killed(framework, "serial", 2, tmp_path, environment)
