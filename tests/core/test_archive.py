@@ -58,3 +58,14 @@ def test_streams_without_an_end_are_left(tmp_path: Path, monkeypatch: pytest.Mon
         made.addfile(member, io.BytesIO(bytes(member.size)))
     with pytest.raises(DataError, match="more than 1 MiB"):
         get_dataset("CIFAR10", root=str(tmp_path), train=False)[0]
+
+
+def test_an_archive_whose_end_is_damaged_is_told(tmp_path: Path) -> None:
+    """zipfile raises on it where it should only say whether it is an archive."""
+    place = packed(tmp_path / "net.keras", 100)
+    raw = place.read_bytes()
+    locator = b"PK\x06\x07" + (0).to_bytes(4, "little") + (0).to_bytes(8, "little")
+    end = raw.rindex(b"PK\x05\x06")
+    place.write_bytes(raw[:end] + locator + (9).to_bytes(4, "little") + raw[end:])
+    with pytest.raises(ValueError, match="it is damaged: zipfiles that span multiple disks"):
+        check_archive(place)

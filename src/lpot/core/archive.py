@@ -13,9 +13,9 @@ RATIO = 100  # to which no weights or statistics can be packed
 
 def check_archive(path: Path) -> None:
     """Raises ValueError for a zip (npz, keras) with a member that is a bomb; others pass."""
-    if not zipfile.is_zipfile(path):
-        return
     try:
+        if not zipfile.is_zipfile(path):  # which may raise, too, where the end is damaged
+            return
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except zipfile.BadZipFile as error:
