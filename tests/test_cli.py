@@ -206,7 +206,7 @@ def test_export(here: Path) -> None:
     for one, other in zip(lpot.load("out.onnx")(**feed), tuned.model(**feed), strict=True):
         np.testing.assert_array_equal(one, other)
     empty = run("export", "ws", "other.onnx", "--calib", "mine:empty")
-    assert empty.exit_code == 2 and "--calib gave no batch" in empty.stderr
+    assert empty.exit_code == 2 and "--calib yielded no batch" in empty.stderr
     assert not (here / "other.onnx").exists()
 
 

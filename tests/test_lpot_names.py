@@ -204,7 +204,7 @@ class TestScheduler:
         scheduler = lpot.experimental.Scheduler()
         with pytest.raises(ConfigError, match="not a component"):
             scheduler.append("prune")
-        with pytest.raises(ConfigError, match="one after the other"):
+        with pytest.raises(ConfigError, match="one by one"):
             scheduler.combine(1, 2)
 
 
@@ -329,7 +329,7 @@ class TestNothingIsIgnored:
         from lpot.config.availability import unavailable
 
         config = found("lpot.conf.config", "Conf")({"quantization": {"train": {"hostfile": "h"}}})
-        assert "this machine alone" in unavailable(config)[0]
+        assert "this machine only" in unavailable(config)[0]
 
 
 def test_numbers_of_the_original() -> None:

@@ -61,7 +61,7 @@ def test_what_was_changed_on_its_way_is_refused(tmp_path: Path) -> None:
     parcel = Parcel.of(files(tmp_path / "m"))
     assert parcel is not None
     bad = (np.zeros_like(chunk) for chunk in parcel.chunks())
-    with pytest.raises(OSError, match="did not arrive"):
+    with pytest.raises(OSError, match="arrived corrupted"):
         elsewhere(parcel).unpack(bad, print)
     place = elsewhere(parcel).unpack(parcel.chunks(), print)
     assert Path(place).read_bytes() == b"graph"

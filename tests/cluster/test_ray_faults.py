@@ -127,4 +127,4 @@ def test_nodes_that_come_late_are_waited_for(
     search.join(200)
     (result,) = found
     assert cases.recipes(result) == expected
-    assert any("wait for room" in note and "0 CPU" in note for note in result.notes)
+    assert any("are waiting for room" in note and "0 CPU" in note for note in result.notes)

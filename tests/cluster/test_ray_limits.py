@@ -98,7 +98,7 @@ def test_an_address_where_no_cluster_is(
             taken.listen()
             Thread(target=answer, args=(taken, words.get(what, b"")), daemon=True).start()
         executor = {"name": "ray", "address": f"127.0.0.2:{taken.getsockname()[1]}"}
-        told = "nothing answers" if what == "nobody" else "something else holds that port"
+        told = "nothing answers" if what == "nobody" else "something else uses that port"
         with pytest.raises(LpotError, match=told):
             cases.run(tmp_path, never, executor)
 

@@ -89,7 +89,7 @@ def test_what_lies_there_can_be_read(url: str) -> None:
     shown = CliRunner().invoke(cli, ["report", url])
     assert shown.exit_code == 0 and "INT8" in shown.output.upper()
     nothing = CliRunner().invoke(cli, ["report", f"{url}-nothing"])
-    assert nothing.exit_code == 2 and "there is nothing there" in nothing.output
+    assert nothing.exit_code == 2 and "neither a workspace nor a model" in nothing.output
 
 
 def test_another_run_moves_in_and_the_first_returns(url: str) -> None:
@@ -223,7 +223,7 @@ def test_a_disk_needs_no_lease(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "told"),
     [
-        ("s4://bucket/run", "s4:// is none that fsspec knows, such as s3"),
+        ("s4://bucket/run", "s4:// is unknown to fsspec: expected one such as s3"),
         ("s3://no-such-bucket/run", "no-such-bucket"),
     ],
 )

@@ -68,4 +68,4 @@ def test_a_bar_that_no_pruned_net_holds_gives_plain_int8(net: Any, tmp_path: Pat
         net, tmp_path / "w", lpot.Goal(absolute=0.02), ratio=[0.9], epochs=1, learning_rate=1e-7
     )
     assert result.met and result.recipe.repairs.pruning is None
-    assert "no pruned model held the bar: the model is quantized alone" in result.notes
+    assert "no pruned model met the bar: the model is quantized without pruning" in result.notes

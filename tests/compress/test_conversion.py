@@ -53,7 +53,7 @@ def test_a_torch_model_with_fake_quant(tmp_path: Path) -> None:
     )
     model = converter()
     assert model.is_quantized and converter.result.accuracy > 0.7
-    with pytest.raises(UnsupportedModel, match="no fake quantization in it"):
+    with pytest.raises(UnsupportedModel, match="contains no fake quantization"):
         converter.model = nn.Linear(2, 2)
         converter()
     converter.source = "PTQ"

@@ -125,7 +125,7 @@ def test_a_target_that_misses_the_bar_gives_the_sparsest_that_holds_it(net: Any)
     model = prune()
     found = prune.result
     assert found.met and not found.reached and found.sparsity.share < 0.98
-    assert any("the sparsest state that held it is returned" in note for note in found.notes)
+    assert any("the sparsest state that met it is returned" in note for note in found.notes)
     assert scorer(TEST)(model.native) == found.accuracy
 
 

@@ -112,7 +112,7 @@ def test_an_unknown_name_tells_the_line_and_what_is_accepted(tmp_path: Path) -> 
 
 def test_options_that_a_class_does_not_take(tmp_path: Path) -> None:
     optimizer_registry("Lion", "pytorch")(torch.optim.Adagrad)
-    with pytest.raises(ConfigError, match="Lion does not take its options"):
+    with pytest.raises(ConfigError, match="Lion does not accept its options"):
         pruned(tmp_path, "Lion: {speed: 3}")
 
 

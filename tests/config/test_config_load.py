@@ -298,12 +298,13 @@ def test_metric_under_tuning(loaded, complaint, key: str) -> None:
     said = complaint(f"tuning:\n  {key}:\n    MSE: {{compare: true}}\n")
     assert f"conf.yaml:6: tuning.{key}.MSE.compare: unknown key" in said
     said = complaint(f"evaluation: {{accuracy: {{metric: F1}}}}\ntuning:\n  {key}: {{topk: 1}}\n")
-    assert f"conf.yaml:6: tuning.{key}: says the same as evaluation.accuracy.metric" in said
+    assert f"conf.yaml:6: tuning.{key}: means the same as evaluation.accuracy.metric" in said
 
 
 def test_metric_and_metrics_under_tuning(complaint) -> None:
     said = complaint("tuning:\n  metric: F1\n  metrics: F1\n")
-    assert "conf.yaml:6: tuning.metrics: says the same as tuning.metric, which is given too" in said
+    told = "tuning.metrics: means the same as tuning.metric, which is also given"
+    assert f"conf.yaml:6: {told}" in said
 
 
 def test_metric_under_tuning_beside_a_wrong_evaluation(complaint) -> None:

@@ -114,7 +114,7 @@ def test_sampling_size_zero_and_beside_iterations(complaint) -> None:
     [
         (
             "tuning: {random_seed: 017}",
-            "random_seed: given 017, which yaml of version 1.1 reads in",
+            "random_seed: given 017, which yaml 1.1 reads in",
         ),
         ("tuning: {random_seed: 1.5}", "random_seed: given 1.5, expected a whole number"),
         ("tuning: {random_seed: -1}", "random_seed: given -1, expected 0 or more"),

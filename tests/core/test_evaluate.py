@@ -168,7 +168,7 @@ def test_generator_that_also_returns() -> None:
         yield scores
         return 0.5
 
-    with pytest.raises(EvaluationError, match=r"yields and returned 0\.5 too"):
+    with pytest.raises(EvaluationError, match=r"yielded scores and also returned 0\.5"):
         FunctionEvaluator(evaluate)(model(95))
 
 

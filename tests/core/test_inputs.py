@@ -35,7 +35,7 @@ def test_what_fits_is_cast_and_named():
     ("spec", "inputs", "words"),
     [
         (X, (1, 2), r"has 1 input\(s\) \(x\), but 2 were given"),
-        (X, {"y": 1}, r"'x' is missing; given were \['y'\]"),
+        (X, {"y": 1}, r"'x' is missing; given: \['y'\]"),
         (X, ([[1, 2], [3]],), "'x' is not one array"),
         (X, (np.zeros((2, 3), np.uint8),), "'x' expects float32, got uint8: convert"),
         (X, (np.ones((2, 3), bool),), "'x' expects float32, got bool: convert"),

@@ -66,5 +66,5 @@ def test_the_first_batch_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_batch_is_an_error():
-    with pytest.raises(CalibrationError, match="gave no batch"):
+    with pytest.raises(CalibrationError, match="yielded no batch"):
         Snapshots((0,), lambda seen, probe: Observations(seen, {}, probe)).all()

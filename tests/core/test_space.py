@@ -126,7 +126,7 @@ def test_two_rules_that_contradict_each_other_are_both_named() -> None:
         Rule("encoder/.*", LOW, path="op_wise.encoder/.*"),
         Rule(".*MatMul_1", KEEP, KEEP, path="op_wise..*MatMul_1"),
     ]
-    with pytest.raises(ConfigError, match=r"MatMul_1 \(.*op_wise\.encoder/\.\* \(.*both hold"):
+    with pytest.raises(ConfigError, match=r"MatMul_1 \(.*op_wise\.encoder/\.\* \(.*both apply"):
         restrict(CAPABILITY, rules)
     space = restrict(CAPABILITY, rules, lenient=True)
     assert all(not choice.is_float for choice in space.choices[SECOND]), "the first one holds"

@@ -72,7 +72,7 @@ def test_label_balance(coco, data):
         assert [name for _, (*_, name) in kept] == [
             f"{n + 1}.jpg".encode() for n in range(3) if counts[n] == size
         ]
-    with pytest.raises(DataError, match="LabelBalance rejects all of the 3 samples"):
+    with pytest.raises(DataError, match="LabelBalance rejects all 3 samples"):
         len(get_dataset("COCORaw", root=str(coco), filter=LabelBalance(7)))
     with pytest.raises(DataError, match="LabelBalance counts boxes"):
         len(get_dataset("MNIST", root=str(data / "mnist"), filter=LabelBalance(1)))

@@ -110,9 +110,9 @@ def test_loader_faults():
         DataLoader(Stream(), shuffle=True)
     with pytest.raises(DataError, match="Numbers is empty"):
         DataLoader(Numbers(0))
-    with pytest.raises(DataError, match="gave no batch: it is empty"):
+    with pytest.raises(DataError, match="yielded no batch: it is empty"):
         list(DataLoader(Stream(0)))
-    with pytest.raises(DataError, match="gave no batch of 9 samples"):
+    with pytest.raises(DataError, match="yielded no batch of 9 samples"):
         list(DataLoader(Numbers(), 9, last_batch="discard"))
     with pytest.raises(DataError, match="needs __getitem__ or __iter__; int has neither"):
         DataLoader(5)

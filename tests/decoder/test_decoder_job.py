@@ -135,7 +135,7 @@ def test_bad_input_is_told_in_words(tmp_path: Path) -> None:
         tuned(source, tmp_path / "a", calib=text(20))
     bare = tmp_path / "bare"
     tiny("Llama").save_pretrained(bare)
-    with pytest.raises(DataError, match=r"no tokenizer\.json to cut it with"):
+    with pytest.raises(DataError, match=r"no tokenizer\.json to tokenize it with"):
         tuned(bare, tmp_path / "b")
     with pytest.raises(DataError, match="expected tokens"):
         tuned(bare, tmp_path / "c", calib=np.zeros((4, 32)))
@@ -160,7 +160,7 @@ def test_folders_that_are_no_decoders_are_told_what_they_lack(tmp_path: Path) ->
         tuned(tmp_path / "gguf", tmp_path / "a")
     (tmp_path / "gguf" / "net.gguf").write_bytes(b"GGUF")
     for place in (tmp_path / "gguf", tmp_path / "gguf" / "net.gguf"):
-        with pytest.raises(UnsupportedModel, match="GGUF holds weights that are quantized already"):
+        with pytest.raises(UnsupportedModel, match="GGUF holds weights that are already quantized"):
             tuned(place, tmp_path / "b")
     (tmp_path / "config.json").rename(source / "config.json")
     broken = tiny("Llama")
@@ -252,7 +252,7 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     from lpot.backends.onnx.decoder.gptq_files import read_gptq
 
     source = folder_with_tokenizer(tmp_path / "net")
-    tuned(source, tmp_path / "run", keep_fp32=["layers.1/attn/q_proj"])
+    tuned(source, tmp_path / "run", keep_fp32=["layers.1/attn/qkv_proj"])
     out = write_gptq(tmp_path / "run" / "decoder" / "model.onnx", source, tmp_path / "gptq")
     config = json.loads((out / "config.json").read_text())["quantization_config"]
     assert (

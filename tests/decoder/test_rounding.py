@@ -125,7 +125,7 @@ def test_gptq_takes_inputs_that_were_never_active_and_hessians_without_rank() ->
     assert np.isfinite(values).all()
     broken = gptq(weight, np.full((64, 64), np.nan), Format(4, 32)).values()
     assert np.isfinite(broken).all()
-    with pytest.raises(ValueError, match="does not go with 64 columns"):
+    with pytest.raises(ValueError, match="does not match 64 columns"):
         gptq(weight, np.eye(32), Format(4, 32))
 
 
@@ -182,7 +182,7 @@ def test_awq_helps_where_few_channels_carry_the_energy() -> None:
 
 @pytest.mark.parametrize("bits, group", ((5, 32), (4, 48), (4, 512)))
 def test_formats_that_nothing_reads_are_refused(bits: int, group: int) -> None:
-    with pytest.raises(ValueError, match=r"one of|none of"):
+    with pytest.raises(ValueError, match=r"expected (0 or )?one of"):
         Format(bits, group)
     assert max(GROUPS) == 256
 

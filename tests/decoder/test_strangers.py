@@ -80,14 +80,14 @@ def test_a_cache_that_no_output_continues_is_told() -> None:
 def test_a_cache_whose_sizes_are_left_open_is_told(decoder: onnx.ModelProto) -> None:
     changed = renamed(decoder, str)
     changed.graph.input[2].type.tensor_type.shape.dim[1].dim_param = "heads"
-    with pytest.raises(DataError, match=r"'past_key_values\.0\.key'.*may be left open"):
+    with pytest.raises(DataError, match=r"'past_key_values\.0\.key'.*may be dynamic"):
         feeds(loaded(changed).inputs or (), IDS)
 
 
 @pytest.mark.parametrize(
     "ids, why",
     [
-        (IDS + 90, r"up to number 186: was the text cut by another tokenizer.*97,96"),
+        (IDS + 90, r"up to number 186: was the text tokenized for another model.*97,96"),
         (np.full((2, 300), 5), "a window of 300 tokens.*longer than the model's positions"),
         (-IDS, "token -96 was given"),
         (IDS[:, :1], "windows of 1 tokens"),

@@ -176,7 +176,7 @@ def test_the_same_object_is_called_twice(quantizer: lpot.Quantization) -> None:
 def test_a_generator_that_is_used_up_says_so(quantizer: lpot.Quantization) -> None:
     loader = iter(Loader())
     run(quantizer, 1.0, 0.999, loader=loader)
-    with pytest.raises(CalibrationError, match="used up"):
+    with pytest.raises(CalibrationError, match="exhausted"):
         run(quantizer, 1.0, 0.999, loader=loader)
 
 

@@ -297,5 +297,5 @@ def test_an_evaluation_loader_without_labels_or_batches_is_refused(tune: Any) ->
     feeds = onnx_models.feeds(onnx_models.mlp())
     with pytest.raises(DataError, match="no labels"):
         tune(eval_loader=feeds, metric=Right())
-    with pytest.raises(DataError, match="gave no batch"):
+    with pytest.raises(DataError, match="yielded no batch"):
         tune(eval_loader=[], metric=Right())

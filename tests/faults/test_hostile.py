@@ -31,7 +31,7 @@ def slowly(*values: Any) -> list[Any]:
 
 
 def search(workspace: Path, act: Callable[[int], Any] = lambda call: None) -> lpot.Result:
-    """Some trials, none of which holds the bar; `act` comes with each evaluation, from 1."""
+    """Some trials, none of which meets the bar; `act` comes with each evaluation, from 1."""
     model = onnx_models.mlp(layers=3, width=8)
     scores = iter([2.0, 0.3, 0.6, 0.5, 0.9])
     calls = iter(range(1, 99))

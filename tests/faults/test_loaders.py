@@ -155,7 +155,7 @@ def test_the_same_data_in_any_form_give_the_same_model(
     ("loader", "message"),
     [
         ([], "empty"),
-        (iter(()), "empty.*used up"),
+        (iter(()), "empty.*exhausted"),
         (list, "empty"),
         ("data.npy", "is a str"),
         ({"x": X}, "is a dict"),

@@ -54,7 +54,7 @@ def test_recover_says_what_is_wrong(tune: Any) -> None:
     model = onnx_models.mlp()
     with pytest.raises(HistoryError, match="no trial 9; there are: 1, 2, 3, 4"):
         lpot.recover(model, written.history, 9)
-    with pytest.raises(HistoryError, match="another model"):
+    with pytest.raises(HistoryError, match="belongs to a different model"):
         lpot.recover(onnx_models.mlp(seed=3), written.history, 1)
     with pytest.raises(HistoryError, match="no such history"):
         lpot.recover(model, written.history.with_name("gone.jsonl"), 1)

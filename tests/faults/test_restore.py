@@ -229,7 +229,7 @@ def test_a_model_that_reads_back_differently_is_not_kept(
         "run_session",
         lambda s, *rest: [out + (s is not model.session) for out in real(s, *rest)],
     )
-    with pytest.raises(WorkspaceError, match="gives another"):
+    with pytest.raises(WorkspaceError, match="gives a different"):
         model.save(tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()
 

@@ -176,7 +176,7 @@ def test_ops_that_may_not_fall_back_are_named_when_the_bar_is_missed(tune: Any) 
     scores = iter([1.0, *[0.5] * 20])
     result = tune(onnx_models.cnn(), evaluate=lambda m: next(scores), config=config)
     assert result.met is False
-    assert any("may not go back to FP32 by your own rules: head" in n for n in result.notes)
+    assert any("may not stay in FP32 under your rules: head" in n for n in result.notes)
 
 
 def test_the_yaml_line_is_named(tune: Any, tmp_path: Path) -> None:

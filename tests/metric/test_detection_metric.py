@@ -306,7 +306,7 @@ def test_an_image_twice_is_told_and_skipped(caplog):
     metric = get_metric("mAP")
     metric.update([BOX, [[0.5]], [[18]]], LABELS)
     metric.update([BOX, [[0.5]], [[3]]], LABELS)
-    assert "'a.jpg' came twice" in caplog.text
+    assert "'a.jpg' appeared twice and was skipped" in caplog.text
     assert metric.result() == pytest.approx(1.0)
 
 

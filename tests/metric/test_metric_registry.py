@@ -171,5 +171,5 @@ def test_multi_metrics_refuses():
         multi_metrics({"MSE": {}, "MAE": {}, "weight": [1]})
     with pytest.raises(ConfigError, match=r"multi_metrics\.weight"):
         multi_metrics({"MSE": {}, "weight": [0]})
-    with pytest.raises(ConfigError, match="no metric in it"):
+    with pytest.raises(ConfigError, match="no metric was given"):
         WeightedMetrics({})

@@ -29,7 +29,7 @@ def test_a_model_says_what_it_is(result: Any) -> None:
     model = result().model
     model.backend = SimpleNamespace(name="onnx")
     model.met = True
-    assert repr(model) == "<lpot model for onnx: FP32, 0 bytes, holds the bar>"
+    assert repr(model) == "<lpot model for onnx: FP32, 0 bytes, meets the bar>"
 
 
 def test_pandas_gets_trials_and_ops(result: Any, monkeypatch: pytest.MonkeyPatch) -> None:

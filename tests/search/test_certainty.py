@@ -73,7 +73,9 @@ def test_a_bar_within_the_interval_is_met_and_not_proven(tmp_path: Path) -> None
     assert near.interval is not None and near.interval.low < 0.05 < near.interval.high
     assert near.interval.needed is not None and near.interval.needed > 32
     assert "met on these 32 samples; not proven" in headline(near).plain
-    assert any("do not prove whether 0.05 is held; about" in note for note in near.notes)
+    assert any(
+        "do not prove whether the loss stays within 0.05; about" in note for note in near.notes
+    )
     assert far.met and far.proven is True and headline(far).plain.startswith("bar met: ")
 
 
@@ -184,7 +186,7 @@ def test_held_out_data_confirm_the_winner(tmp_path: Path) -> None:
     result = by_metric(tmp_path, goal=Goal(absolute=0.2), held_out=labelled(torn, 8)[4:])
     assert result.held_out is not None and result.held_out.met
     assert result.held_out.baseline == 1.0
-    assert any("the bar holds there too" in note for note in result.notes)
+    assert any("the bar is met there too" in note for note in result.notes)
 
 
 def test_held_out_data_may_disagree(tmp_path: Path) -> None:

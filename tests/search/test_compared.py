@@ -71,7 +71,7 @@ def minimum(name: str) -> tuple[int, int]:
             built = backend.build(model, start.with_float(chosen), seen)
             if goal.is_met(torn.score(built.native), 1.0):
                 return count, tried
-    raise AssertionError("nothing but FP32 holds the bar")
+    raise AssertionError("nothing but FP32 meets the bar")
 
 
 def _goal(name: str) -> Goal:
@@ -107,10 +107,10 @@ def page(least: dict[str, tuple[int, int]], found: dict[tuple[str, str, bool], R
         "# Strategies compared",
         "",
         "Written by `LPOT_WRITE_DOCS=1 pytest -m slow tests/search/test_compared.py`: four small",
-        "ONNX nets torn apart so that some op must stay in FP32, each strategy with its defaults",
-        f"and at most {TRIALS} trials. *Evaluations* count FP32's own. The true minimum was found",
-        "by trying all sets of ops, the smallest first, with the ranges that all strategies begin",
-        "with: one that tries other ranges, too, may need fewer.",
+        "ONNX nets distorted so that some op must stay in FP32, each strategy with its defaults",
+        f"and at most {TRIALS} trials. *Evaluations* include FP32's own. The true minimum was",
+        "found by trying all sets of ops, the smallest first, with the ranges that all strategies",
+        "begin with: a strategy that also tries other ranges may need fewer.",
     ]
     for timed, title in (
         (False, "`timeout: 0`: the first success ends it, unless the strategy settles"),

@@ -54,7 +54,7 @@ def test_the_guilty_are_named(name: str, strategy: str, seed: int, tmp_path: Pat
     result = search(torn, tmp_path, config=config)
     assert result.met and result.evaluations <= 2 + math.ceil(math.log2(ops(result)))
     assert set(result.float_ops) <= torn.guilty
-    # Where all in INT8 already holds the bar nobody is to blame.
+    # Where all in INT8 already meets the bar nobody is to blame.
     assert set(result.float_ops) & torn.guilty or result.evaluations == 2
 
 

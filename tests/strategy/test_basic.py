@@ -47,7 +47,7 @@ class TestBasic:
         for guilty in range(1, count):
             passes = needs(set(range(guilty)))
             seen = drive(basic, space(count), passes, ranking=sensitivity(count, {count - 1}))
-            # One more for the op ranked last, where nothing but FP32 itself would hold the bar.
+            # One more for the op ranked last, where nothing but FP32 itself would meet the bar.
             assert len(seen) <= bound(count) + (guilty == count - 1)
 
     @pytest.mark.parametrize("count", [2, 3, 8, 17])

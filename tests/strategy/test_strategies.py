@@ -76,7 +76,7 @@ def test_an_empty_space_ends(name: str) -> None:
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_fp32_model_itself_is_no_answer(name: str) -> None:
-    """Whatever the strategy: where only FP32 holds the bar, nothing is called a success."""
+    """Whatever the strategy: where only FP32 meets the bar, nothing is called a success."""
     pytest.importorskip("optuna" if name in PACKAGES else "numpy")
     follower = OpKey("add", "Add")
     options = (INT8, BF16, FP32) if "mixed" in name else (INT8, FP32)

@@ -163,7 +163,7 @@ def forest() -> ModelProto:
 
 
 def partly_quantized() -> ModelProto:
-    """One product quantized already, one that is not."""
+    """One product already quantized, one that is not."""
     from onnx_models import quantized
 
     return quantized(rest=True)

@@ -11,6 +11,7 @@ resnet20.py.
 from __future__ import annotations
 
 import argparse
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,23 @@ import torch
 from resnet20 import PHOTOGRAPHS, TRAINED, Augmented, ResNet20, images_of, pictures, scorer
 
 from lpot.experimental import Pruning
+from lpot.experimental.common.optimizer import optimizer_registry
+
+
+@optimizer_registry("Annealed", "pytorch")
+class Annealed(torch.optim.Adam):
+    """Adam whose learning rate falls to nothing by a cosine: the yaml's loop has a constant one."""
+
+    def __init__(self, params: Any, learning_rate: float, steps: int) -> None:
+        super().__init__(params, lr=learning_rate)
+        self.start, self.steps, self.done = learning_rate, steps, 0
+
+    def step(self, closure: Any = None) -> Any:
+        share = min(1.0, self.done / self.steps)
+        for group in self.param_groups:
+            group["lr"] = self.start * 0.5 * (1 + math.cos(math.pi * share))
+        self.done += 1
+        return super().step(closure)
 
 
 def pruned(data: Path, sparsity: float, epochs: int, folder: Path) -> dict[str, Any]:
@@ -31,10 +49,12 @@ def pruned(data: Path, sparsity: float, epochs: int, folder: Path) -> dict[str, 
     folder.mkdir(parents=True, exist_ok=True)
     text = text.replace("target_sparsity: 0.5", f"target_sparsity: {sparsity}")
     text = text.replace("end_epoch: 16", f"end_epoch: {epochs}")
-    conf.write_text(text.replace("end_epoch: 8", f"end_epoch: {epochs // 2}"), "utf-8")
+    text = text.replace("end_epoch: 8", f"end_epoch: {epochs // 2}")
+    train = Augmented(images[:TRAINED], others, 64)
+    conf.write_text(text.replace("steps: 688", f"steps: {epochs * len(train)}"), "utf-8")
     prune = Pruning(str(conf))
     prune.model = net
-    prune.train_dataloader = Augmented(images[:TRAINED], others)
+    prune.train_dataloader = train
     prune.eval_func = scorer(images[TRAINED:], labels[TRAINED:])
     prune()
     found = prune.result
@@ -54,15 +74,14 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/magnitude"))
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.5, 0.8])
-    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 48], help="for each of them")
+    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 100], help="for each of them")
     given = parser.parse_args(argv)
-    results = [
-        pruned(given.data, sparsity, epochs, given.workspace)
-        for sparsity, epochs in zip(given.sparsity, given.epochs, strict=True)
-    ]
-    for found in results:
+    results = []
+    for sparsity, epochs in zip(given.sparsity, given.epochs, strict=True):
+        found = pruned(given.data, sparsity, epochs, given.workspace)
         for name, value in found.items():
             print(f"{name}:\n{value}" if name == "layers" else f"{name}: {value}")
+        results.append(found)
     return results
 
 

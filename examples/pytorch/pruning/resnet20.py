@@ -1,6 +1,6 @@
 """ResNet-20 on CIFAR-10: channels and blocks removed, distilled, quantized, under one bar.
 
-    python resnet20.py --data <folder with race/ and cifar10_keras_cnn/> [--ratio 0.38]
+    python resnet20.py --data <folder with race/ and cifar10_keras_cnn/> [--ratio 0.36]
 
 The 2000 images are split: 1400 train the pruned model (with crops, flips and colours, after the
 FP32 model, without labels), 600 that it never sees evaluate it. Photographs of any kind help: where
@@ -165,10 +165,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/resnet20"))
-    parser.add_argument("--epochs", type=int, default=70)
-    parser.add_argument("--ratio", type=float, nargs="+", default=[0.25])
-    parser.add_argument("--learning-rate", type=float, default=5e-4)
-    parser.add_argument("--batch-size", type=int, default=16, help="that will be served")
+    parser.add_argument("--epochs", type=int, default=400)
+    parser.add_argument("--ratio", type=float, nargs="+", default=[0.36])
+    parser.add_argument("--learning-rate", type=float, default=6e-4)
+    parser.add_argument("--batch-size", type=int, default=64, help="that will be served")
     parser.add_argument(
         "--photographs",
         type=Path,
@@ -184,14 +184,14 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     folders = given.photographs
     if folders is None:
         folders = [given.data / name for name in PHOTOGRAPHS]
-    train = Augmented(images[:TRAINED], pictures(folders))
+    train = Augmented(images[:TRAINED], pictures(folders), 64)
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
     evaluate = scorer(images[TRAINED:], labels[TRAINED:])
     structured = {
         "ratio": given.ratio,
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
-        "samples": 128,
+        "samples": 256,
         "batch_size": given.batch_size,
     }
     pruned = lpot.tune(

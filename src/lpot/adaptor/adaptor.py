@@ -7,7 +7,7 @@ from typing import Any
 from lpot.core.errors import NotAvailableYet
 
 _INSTEAD = (
-    "A framework of your own is a backend: subclass lpot.core.backend.Backend and register it with "
+    "A custom framework is a backend: subclass lpot.core.backend.Backend and register it with "
     "lpot.backends.register(name, backend)."
 )
 

@@ -40,7 +40,7 @@ BACKENDS: Mapping[str, Entry] = {
         "lpot.backends.mxnet",
         "MxnetBackend",
         {"mxnet": 'mxnet==1.9.1 "numpy<1.24"'},
-        advice="install it in an environment of its own, and run your script there or name its "
+        advice="install it in a separate environment, and run your script there or name its "
         "interpreter in LPOT_MXNET_PYTHON for the `lpot` command",
     ),
 }

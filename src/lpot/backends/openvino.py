@@ -30,7 +30,7 @@ class Runner:
         try:
             self._compiled = package.Core().compile_model(path, "CPU", options)
         except RuntimeError as error:  # the base of all that its C++ side raises
-            raise UnsupportedModel(f"OpenVINO refuses the model: {_last_line(error)}") from error
+            raise UnsupportedModel(f"OpenVINO rejects the model: {_last_line(error)}") from error
 
     @property
     def inputs(self) -> tuple[InputSpec, ...]:

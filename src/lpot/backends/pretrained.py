@@ -57,7 +57,7 @@ class LpotQuantizer(HfQuantizer):  # type: ignore[misc]
         given, named = type(model).__name__, (model.config.architectures or ["?"])[0]
         if given != named:
             raise UnsupportedModel(
-                f"{self._folder}: holds a {named}, and a {given} was asked for: use "
+                f"{self._folder}: holds a {named}, and a {given} was requested: use "
                 f"{named}.from_pretrained(folder), or lpot.load(folder).native"
             )
         model._keys_to_ignore_on_load_missing = {".*"}

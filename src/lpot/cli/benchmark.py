@@ -32,7 +32,7 @@ Examples:
 @click.option(
     "--config",
     type=click.Path(path_type=Path),
-    help="Yaml whose `evaluation` section says how; options override it.",
+    help="Yaml whose `evaluation` section has the settings; options override it.",
 )
 @click.option(
     "--mode",

@@ -26,7 +26,7 @@ def dashboard(out: Output, workspace: Path, port: int, browse: bool) -> int:
     """Serve the report of WORKSPACE on this machine only, updated as trials finish.
 
     Given a folder with several workspaces below it, such as ./lpot_workspace, all of them are
-    listed and compared, each with a page of its own.
+    listed and compared, each with its own page.
 
     The tuning is not disturbed: nothing is locked or written. The address contains a token; without
     it nothing is shown. Press Ctrl-C to stop.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--calib",
     metavar="PKG.MOD:NAME",
-    help="Data loader; one batch shows the inputs.  [as calibration had them]",
+    help="Data loader; one batch defines the form of the inputs.  [as in calibration]",
 )
 @command
 def export(out: Output, run: Path, target: Path, module: str | None, calib: str | None) -> int:
@@ -55,4 +55,4 @@ def _first_batch(model: Model, loader: Any) -> Any:
 
     for batch in loader:
         return Reader(model.input_names, model.tries())(batch).inputs
-    raise CalibrationError("--calib gave no batch: it is empty, or a generator already used up")
+    raise CalibrationError("--calib yielded no batch: it is empty, or an exhausted generator")

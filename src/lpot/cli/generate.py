@@ -21,10 +21,10 @@ from lpot.cli.output import OK, Output, command
 )
 @command
 def generate(out: Output, run: Path, prompt: str, tokens: int) -> int:
-    """Continue PROMPT with the decoder of RUN, the likeliest token each time.
+    """Continue PROMPT with the decoder of RUN, always taking the most likely token.
 
-    RUN is the workspace of a tuning with `approach: weight_only`. FP32's text stands beside it,
-    with the first token where the two part.
+    RUN is the workspace of a tuning with `approach: weight_only`. FP32's text is shown next to
+    it, with the first token at which they differ.
     """
     from lpot.jobs.decoder.generate import continue_text
 
@@ -36,6 +36,6 @@ def generate(out: Output, run: Path, prompt: str, tokens: int) -> int:
         out.show(f"FP32:          {found.fp32}")
         where = found.parts_at
         same = f"the same for all {len(found.tokens)} tokens"
-        out.show(same if where is None else f"they differ from token {where + 1}")
+        out.show(same if where is None else f"they differ from token {where + 1} on")
     out.tell(found.to_json())
     return OK

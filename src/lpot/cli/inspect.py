@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     "--trial",
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --tensors: trial N, not the best.",
+    help="With --tensors: trial N instead of the best.",
 )
 @click.option(
     "--output",

@@ -41,7 +41,7 @@ Exit status: 0 all bars are met; 3 some are not; 2 some could not be tuned; 130 
 def tune_all(out: Output, matrix: Path) -> int:
     """Tune every model of MATRIX for every goal on every target.
 
-    What is done already is not done again: run the same command again to resume.
+    Finished work is not repeated: run the same command again to resume.
     """
     from lpot.config.schema_matrix import load_matrix
     from lpot.jobs.many.run import children

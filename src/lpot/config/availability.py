@@ -20,7 +20,7 @@ LATER: dict[str, str] = {
     "quantization.model_wise.activation.compute_dtype": "remove it",
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
-    "quantization.train.hostfile": "training runs on this machine alone",
+    "quantization.train.hostfile": "training runs on this machine only",
     "auto_distillation": "remove it",
     "nas": "remove it",
 }
@@ -85,7 +85,7 @@ def check_work(config: Config) -> None:
     where, door = config.where(asked[0]), _DOORS.get(asked[0])
     if door is not None:
         raise ConfigError(
-            f"the file asks for this alone: run it with lpot.experimental.{door}(conf), or add a "
+            f"the file asks for nothing else: run it with lpot.experimental.{door}(conf), or add a "
             "`quantization` section to quantize the model",
             asked[0],
             where,

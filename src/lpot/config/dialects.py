@@ -31,7 +31,7 @@ def _move(document: Document, old: tuple[str, ...], new: tuple[str, ...]) -> Doc
     data = _without(document.data, old)
     if _get(data, new) is not _ABSENT:
         first = dotted(document.spelled.get(new, new))
-        message = f"says the same as {first}, which is given too: keep only one"
+        message = f"means the same as {first}, which is also given: keep only one"
         mistake = Mistake(old, message, document.lines.get(old, 0))
         return replace(document, data=data, mistakes=(*document.mistakes, mistake))
     changed = _with(data, new, _get(document.data, old))

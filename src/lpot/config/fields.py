@@ -59,7 +59,7 @@ def read_whole(value: Any) -> int:
     if isinstance(value, str) and re.fullmatch(r"[-+]?0[0-9]+", value):
         decimal = int(value)
         raise wrong(
-            f"given {value}, which yaml of version 1.1 reads in base 8 and 1.2 in base 10: "
+            f"given {value}, which yaml 1.1 reads in base 8 and yaml 1.2 in base 10: "
             f"write {decimal}"
         )
     number = _number(value)

@@ -150,12 +150,15 @@ class CrossEntropyArguments(Section):
 
 
 class DistillationArguments(Section):
-    temperature: Number = Field(default=1.0, gt=0, description="Of the softened outputs.")
+    temperature: Number = Field(
+        default=1.0, gt=0, description="Temperature of the softened outputs."
+    )
     loss_types: tuple[Literal["CE", "KL"], ...] = Field(
-        default=("CE", "KL"), description="Of labels and of the teacher: accepted, CE and KL."
+        default=("CE", "KL"),
+        description="No effect: the loss is always CE for the labels and KL for the teacher.",
     )
     loss_weights: tuple[Number, ...] = Field(
-        default=(0.5, 0.5), description="Of the labels' and of the teacher's loss."
+        default=(0.5, 0.5), description="Weights of the label loss and the teacher loss."
     )
 
     @field_validator("loss_weights")

@@ -23,10 +23,11 @@ class MatrixModel(Section):
     config: Text | None = Field(default=None, description="A yaml file with all other settings.")
     calib: Text | None = Field(default=None, description="A data loader: `pkg.mod:name`.")
     eval: Text | None = Field(default=None, description="The evaluation: `pkg.mod:function`.")
-    goals: Texts = Field(default=(), description="Texts of its own instead of the common ones.")
+    goals: Texts = Field(default=(), description="Its own goals instead of the common ones.")
     targets: Texts = Field(default=(), description="Its own targets instead of the common ones.")
     priority: Annotated[Number, Field(gt=0)] = Field(
-        default=1.0, description="Models of higher priority come first and get more of the time."
+        default=1.0,
+        description="Models with a higher priority come first and get more of the time.",
     )
 
 
@@ -39,12 +40,14 @@ class Matrix(Section):
     targets: Texts = Field(default=("this",), description="CPUs: this, avx2, vnni, amx.")
     timeout: Annotated[Number, Field(ge=0)] = Field(
         default=0.0,
-        description="Seconds for everything together; 0 stops each at the first that holds.",
+        description="Seconds in total; 0 stops each at the first model that meets the bar.",
     )
-    workers: Positive = Field(default=1, description="Models that are tuned side by side.")
-    executor: Literal["process", "ray"] = Field(default="process", description="Where.")
+    workers: Positive = Field(default=1, description="Models tuned in parallel.")
+    executor: Literal["process", "ray"] = Field(default="process", description="Where they run.")
     address: Text | None = Field(default=None, description="The Ray cluster to join.")
-    ray: RayOptions = Field(default=RayOptions(), description="What a model asks of a node.")
+    ray: RayOptions = Field(
+        default=RayOptions(), description="Resources each model needs on a node."
+    )
     measure_speed: bool = Field(default=True, description="Measure the speed of each result.")
 
     @model_validator(mode="after")
@@ -53,7 +56,9 @@ class Matrix(Section):
             raise wrong("given none, expected at least one model", key="models")
         twice = [name for name, count in Counter(m.name for m in self.models).items() if count > 1]
         if twice:
-            raise wrong(f"given the name {twice[0]!r} twice: results would mix", key="models")
+            raise wrong(
+                f"given the name {twice[0]!r} twice: their results would be mixed up", key="models"
+            )
         return self
 
 

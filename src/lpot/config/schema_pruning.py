@@ -124,26 +124,34 @@ class StructuredPruning(Section):
 
     ratio: Shares = Field(
         default=(0.5, 0.35, 0.2),
-        description="Shares of the latency to remove. Each is tried, the boldest first; the first "
-        "that holds the bar wins.",
+        description="Shares of the latency to remove. Each is tried, the largest first; the first "
+        "that meets the bar wins.",
     )
     blocks: Flag = Field(
-        default=True, description="Whether whole residual blocks and encoder layers may go."
+        default=True, description="Whether whole residual blocks and encoder layers may be removed."
     )
     samples: Positive = Field(default=128, description="Samples that sensitivity is measured on.")
     batch_size: Positive | None = Field(
         default=None,
-        description="Samples at once for which the latency counts. Default: a training batch.",
+        description="Batch size at which latency is measured. Default: a training batch.",
     )
-    epochs: Positive = Field(default=10, description="Epochs of fine-tuning by distillation.")
-    learning_rate: Number = Field(default=1e-3, gt=0, description="Of AdamW, at its highest.")
-    temperature: Number = Field(default=4.0, gt=0, description="Of the softened outputs.")
+    epochs: Positive = Field(default=10, description="Epochs of fine-tuning with distillation.")
+    learning_rate: Number = Field(
+        default=1e-3,
+        gt=0,
+        description="Peak learning rate of Muon (convolutions) and AdamW (all else).",
+    )
+    temperature: Number = Field(
+        default=4.0, gt=0, description="Temperature of the softened outputs."
+    )
     features: Number = Field(
-        default=1.0, ge=0, description="Weight of the intermediate layers' loss."
+        default=1.0, ge=0, description="Weight of the loss on intermediate layers."
     )
-    labels: Number = Field(default=0.0, ge=0, description="Weight of the labels' cross entropy.")
+    labels: Number = Field(
+        default=0.0, ge=0, description="Weight of the cross entropy with the labels."
+    )
     mixup: Flag = Field(
-        default=True, description="Blend pictures of a batch, for teacher and student alike."
+        default=True, description="Blend images within a batch, for both teacher and student."
     )
 
 
@@ -154,7 +162,7 @@ class PruningApproach(Section):
         default=None, description="Weights set to zero."
     )
     structured: StructuredPruning | None = Field(
-        default=None, description="Channels, heads and blocks of layers removed for good."
+        default=None, description="Channels, heads and blocks of layers permanently removed."
     )
 
 
@@ -182,7 +190,7 @@ class Pruning(Section):
     approach: PruningApproach = Field(default=PruningApproach(), description="What to prune.")
     magnitude: Pruners = Field(
         default=FrozenDict(),
-        description="Pruners of the oldest files, by name.",
+        description="Pruners by name, as in the oldest files.",
         examples=[{"prune1": {"weights": ["conv1.weight"], "target_sparsity": 0.3}}],
     )
     start_epoch: Natural = Field(default=0, description="First epoch, for `magnitude`.")

@@ -219,4 +219,6 @@ class QuantizationSection(Section):
         default=WeightOnly(), description="Formats and phases of `approach: weight_only`."
     )
     train: Train | None = Field(default=None, description="Training for quant_aware_training.")
-    advance: Advance | None = Field(default=None, description="Repairs of the oldest files.")
+    advance: Advance | None = Field(
+        default=None, description="Corrections, as in the oldest files."
+    )

@@ -330,7 +330,7 @@ class Executor(Section):
         examples=["head:6379"],
     )
     ray: RayOptions = Field(
-        default=RayOptions(), description="What a trial asks of the Ray cluster."
+        default=RayOptions(), description="Resources each trial requests from the Ray cluster."
     )
 
 

@@ -14,7 +14,7 @@ from lpot.core.weight_only.grid import BITS, GROUPS, PER_CHANNEL
 def _check_widths(values: tuple[int, ...]) -> tuple[int, ...]:
     for value in values:
         if value not in BITS:
-            raise wrong(f"given {value}, expected some of {', '.join(map(str, BITS))}")
+            raise wrong(f"given {value}, expected one or more of {', '.join(map(str, BITS))}")
     return values
 
 
@@ -23,8 +23,8 @@ def _check_groups(values: tuple[int, ...]) -> tuple[int, ...]:
     for value in values:
         if value not in accepted:
             raise wrong(
-                f"given {value}, expected some of {', '.join(map(str, accepted))}; "
-                "0 is one group a row"
+                f"given {value}, expected one or more of {', '.join(map(str, accepted))}; "
+                "0 is one group per row"
             )
     return values
 
@@ -62,25 +62,25 @@ class WeightOnly(Section):
     scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
     algorithm: AlgorithmWords = Field(
         default=("learned", "rtn"),
-        description="How weights are rounded: GPTQ, GPTQ with codes and scales learned from there "
-        "on, round to nearest with clip search, or AWQ's scaling of the inputs. The first that the "
-        "data allow is preferred.",
+        description="How weights are rounded: GPTQ, GPTQ followed by learning codes and scales, "
+        "round to nearest with clip search, or AWQ's scaling of the inputs. The first that "
+        "the data allows is preferred.",
     )
     prompt: Share = Field(
         default=0.3,
-        description="What reading a prompt counts against generating a token: 0 for tokens alone, "
-        "1 for prompts alone.",
+        description="Weight of reading a prompt against generating a token: 0 for tokens only, 1 "
+        "for prompts only.",
     )
     prompt_length: Positive = Field(
-        default=512, description="Tokens of the prompt that is timed, and of a window of text."
+        default=512, description="Number of tokens in a timed prompt, and in a window of text."
     )
     two_formats: Flag = Field(
         default=False,
-        description="Hold weights in a second format for prompts where that saves time: more speed "
-        "for more memory.",
+        description="Hold weights in a second format for prompts where that saves time: faster, "
+        "but uses more memory.",
     )
     calibration_text: Text | None = Field(
-        default=None, description="File of text to calibrate on, if the program gives none."
+        default=None, description="File of text to calibrate on, if the program provides none."
     )
     evaluation_text: Text | None = Field(
         default=None,

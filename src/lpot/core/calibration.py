@@ -38,7 +38,7 @@ class Calibration:
         self.length = self._loader.length
         if self._loader.is_empty:
             raise CalibrationError(
-                "the calibration loader is empty: it gave no batch (a generator that is used up?)"
+                "the calibration loader is empty: it yielded no batch (an exhausted generator?)"
             )
         self.first = self._split(self._loader.peek())
         if self.first.size == 0:

@@ -117,16 +117,16 @@ def sound_card(card: Any, source: Path) -> dict[str, Any]:
     """A card without its damaged fields."""
     version = card.get("format") if isinstance(card, dict) else None
     if type(version) is not int or version < 1:
-        _warn(f"{source}: not a card of lpot: {ADVICE}")
+        _warn(f"{source}: not an lpot model card: {ADVICE}")
         return {}
     if version > FORMAT:
         _warn(
             f"{source}: the card was written by a newer version of lpot (format {version}, "
-            f"this one is {FORMAT}): what this version does not know is left out"
+            f"this one is {FORMAT}): fields unknown to this version are ignored"
         )
     damaged = damaged_fields(_Shape, card)
     if damaged:
-        _warn(f"{source}: the card's {', '.join(damaged)} can't be read and is left out: {ADVICE}")
+        _warn(f"{source}: the card's {', '.join(damaged)} can't be read and is ignored: {ADVICE}")
     return {key: value for key, value in card.items() if key not in damaged}
 
 

@@ -22,7 +22,7 @@ def read_json(path: Path, advice: str, error: type[LpotError] = HistoryError) ->
         with open_regular(path) as stream:
             raw = stream.read(LARGEST + 1)
         if len(raw) > LARGEST:
-            raise error(f"{path}: larger than {LARGEST >> 20} MiB, which no file of lpot is")
+            raise error(f"{path}: larger than {LARGEST >> 20} MiB, too large for a file of lpot")
         return json.loads(raw)
     except OSError as failure:
         raise error(f"{path}: can't be read ({failure.strerror}): {advice}") from failure

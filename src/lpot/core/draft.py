@@ -103,7 +103,7 @@ def sweep(folder: Path, ours: bool = False) -> None:
         is_left = ours if number == os.getpid() else not is_alive(number)
         if not is_left:
             continue
-        logger.info("removing %s, left behind by a run that died", left)
+        logger.info("removing %s, left behind by a run that crashed", left)
         with contextlib.suppress(OSError):
             if left.is_dir() and not left.is_symlink():
                 shutil.rmtree(left, ignore_errors=True)

@@ -134,8 +134,9 @@ class FunctionEvaluator:
             except StopIteration as end:
                 if end.value is not None:
                     raise EvaluationError(
-                        f"{self.name} yields and returned {end.value!r:.80} too: the score is the "
-                        "mean of what it yields; return it from a plain function instead"
+                        f"{self.name} yielded scores and also returned {end.value!r:.80}: the "
+                        "score is the mean of what it yields; return it from a plain function "
+                        "instead"
                     ) from None
                 return self._whole(tally, start)
             tally = self._add(tally, value)

@@ -115,7 +115,7 @@ class MetricEvaluator:
             if lost is not None:
                 return lost
         if not samples:
-            raise DataError("the evaluation loader gave no batch: it is empty, or already used up")
+            raise DataError("the evaluation loader yielded no batch: it is empty or exhausted")
         if hard and self._any_order():
             self._course.learn(hard)
         value = as_number(self.metric.result(), self.name)

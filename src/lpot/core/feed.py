@@ -84,7 +84,7 @@ def settle(
         if name not in known:
             hint = did_you_mean(name, known)
             raise ConfigError(
-                f"no input is called {name!r}, there are {sorted(known)}{hint}", "shape"
+                f"no input is named {name!r}; the inputs are {sorted(known)}{hint}", "shape"
             )
         symbols.update(_symbols(known[name], sizes))
     notes: list[str] = []
@@ -93,13 +93,13 @@ def settle(
         if isinstance(leading, str) and leading not in symbols:
             symbols[leading] = batch_size or 1
             if batch_size is None:
-                notes.append(f"{spec}: the open first dimension was taken as a batch of 1")
+                notes.append(f"{spec}: the dynamic first dimension was set to a batch of 1")
     settled = tuple(_settle(spec, symbols, shapes.get(spec.name)) for spec in known.values())
     result = Shapes(settled, tuple(notes))
     if batch_size is not None and batch_size != result.batch_size:
         raise ConfigError(
             f"a batch of {batch_size} is not possible: {settled[0]} fixes it at "
-            f"{result.batch_size}; leave batch_size out, or export the model with an open first "
+            f"{result.batch_size}; leave batch_size out, or export the model with a dynamic first "
             "dimension",
             "batch_size",
         )
@@ -129,8 +129,8 @@ def _settle(spec: InputSpec, symbols: Mapping[str, int], given: Sequence[int] | 
     if not settled.is_fixed or (spec.shape is None and given is None):
         example = ",".join(str(size) if isinstance(size, int) else "N" for size in shape) or "N,N"
         raise ConfigError(
-            f"the model leaves dimensions of {spec} open: say which size to time, "
-            f"e.g. --shape {spec.name}={example} with your number for each N",
+            f"the model leaves dimensions of {spec} open: set the size to time, e.g. --shape "
+            f"{spec.name}={example} with your number for each N",
             "shape",
         )
     return settled

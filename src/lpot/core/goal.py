@@ -80,7 +80,7 @@ class Goal:
         """Refuse a baseline on which the goal says nothing."""
         if self.relative is not None and baseline == 0:
             raise EvaluationError(
-                "the FP32 baseline scored 0, and a relative bar is meaningless for 0: "
+                "the FP32 baseline scored 0, and a relative bar is meaningless then: "
                 "set `accuracy_criterion.absolute` instead, or check your evaluation function"
             )
 
@@ -133,7 +133,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Objectives:
-    """What to make best among the models that hold the bar: one objective, or several, weighed.
+    """What to make best among the models that meet the bar: one objective, or several, weighed.
 
     Several are added up as shares of what FP32 has, so that seconds and bytes can be compared.
 

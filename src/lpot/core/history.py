@@ -82,7 +82,8 @@ class History:
             differing = _differences(found.fingerprint, fingerprint)
             aside = _keep_aside(path, key_of(found.fingerprint))
             history.notes.append(
-                f"the history here is of another run ({'; '.join(differing)}): kept as {aside.name}"
+                f"the history here belongs to another run ({'; '.join(differing)}): kept as "
+                f"{aside.name}"
             )
         elif found.lines or found.bad:
             reason = found.damage or "written by another version of lpot"
@@ -95,7 +96,7 @@ class History:
     def read(cls, path: Path) -> History:
         """A journal as it is, whatever run it belongs to; nothing is written."""
         if not path.is_file():
-            raise HistoryError(f"{path}: no such history; a workspace holds it as {NAME}")
+            raise HistoryError(f"{path}: no such history; in a workspace it is named {NAME}")
         history = cls(path, {}, {})
         found = history._replay_file(anyone=True)
         if found.fingerprint is None:
@@ -241,8 +242,8 @@ class History:
     def _append(self, entry: Mapping[str, Any]) -> None:
         if os.getpid() != self._process:
             raise HistoryError(
-                f"process {os.getpid()} was forked by eval_func and came back from it: the tuning "
-                f"is that of process {self._process}; end the child with os._exit"
+                f"process {os.getpid()} was forked by eval_func and returned from it: the tuning "
+                f"belongs to process {self._process}; end the child with os._exit"
             )
         line = make_line(entry)
         try:

@@ -33,7 +33,7 @@ def by_name(
 
 def _fitting(spec: InputSpec, given: Mapping[str, Any], loose: bool) -> np.ndarray:
     if spec.name not in given:
-        raise DataError(f"input {spec.name!r} is missing; given were {sorted(map(str, given))}")
+        raise DataError(f"input {spec.name!r} is missing; given: {sorted(map(str, given))}")
     value = given[spec.name]
     try:
         array = as_array(value)

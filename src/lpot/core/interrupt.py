@@ -85,7 +85,7 @@ class _Signals:
         def on_signal(number: int, frame: FrameType | None) -> None:
             name = signal.Signals(number).name
             again = self._asked
-            self._ask(f"{ENDED}{name}", f"{name}: stopping; run the same again to resume")
+            self._ask(f"{ENDED}{name}", f"{name}: stopping; run the same command again to resume")
             if callable(before):  # the program has a way of its own to end
                 try:
                     before(number, frame)

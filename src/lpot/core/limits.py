@@ -11,7 +11,7 @@ BAR_IS_MET = "the bar is met"
 
 @dataclass(frozen=True)
 class Limits:
-    """`timeout` 0 means: stop at the first recipe that holds the bar."""
+    """`timeout` 0 means: stop at the first recipe that meets the bar."""
 
     timeout: float = 0.0
     max_trials: int = 100

@@ -175,7 +175,7 @@ def compare(
     needed = rounds_needed(confidence)
     if len(first) < needed:
         raise ValueError(
-            f"{len(first)} rounds are not enough for a verdict at confidence {confidence}: "
+            f"{len(first)} rounds are too few for a verdict at confidence {confidence}: "
             f"give at least {needed}"
         )
     logs = _log_medians(first) - _log_medians(other)

@@ -26,7 +26,7 @@ class Model(ABC):
 
     backend: Backend[Any]
     recipe: Recipe | None = None  # how it was quantized; None for the model as given
-    met: bool | None = None  # did it hold the bar; None when nothing was evaluated
+    met: bool | None = None  # did it meet the bar; None when nothing was evaluated
     card: Mapping[str, Any] = MappingProxyType({})  # what the job adds to the card beside the file
     precisions: Mapping[OpKey, str] = MappingProxyType({})  # what ops became, if not as the recipe
     probe: Inputs | None = None  # one batch of inputs, to verify what is saved
@@ -85,7 +85,7 @@ class Model(ABC):
 
     def __repr__(self) -> str:
         ops = "FP32" if self.recipe is None or not self.recipe.low_ops else "quantized"
-        bar = {True: ", holds the bar", False: ", misses the bar", None: ""}[self.met]
+        bar = {True: ", meets the bar", False: ", misses the bar", None: ""}[self.met]
         return f"<lpot model for {self.framework}: {ops}, {words.size(self.nbytes)}{bar}>"
 
     def save(self, path: str | Path) -> Path:
@@ -95,7 +95,8 @@ class Model(ABC):
     def export_onnx(self, path: str | Path, inputs: Any = None) -> Path:
         """The model as an ONNX file, where the backend can write one."""
         raise UnsupportedModel(
-            f"a {self.backend.name} model can't be written as ONNX by lpot: save it as it is"
+            f"a {self.backend.name} model can't be exported to ONNX by lpot: save it in its own "
+            "format"
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

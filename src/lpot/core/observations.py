@@ -19,7 +19,7 @@ Named = Mapping[str, Sequence[str] | Mapping[str, str]]
 
 PROBE_SAMPLES = 32  # kept to compare outputs on
 PROBE_BYTES = 64 << 20  # of a batch that is kept; the first is, whatever its size
-NO_BATCH = "the calibration loader gave no batch: it is empty, or a generator already used up"
+NO_BATCH = "the calibration loader yielded no batch: it is empty, or an exhausted generator"
 OUTLYING = 8.0  # largest channel over the middle one, from which on smoothing is worth a look
 
 

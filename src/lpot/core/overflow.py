@@ -26,9 +26,9 @@ def overflow_of(recipe: Recipe | None, worst_error: Callable[[str], float]) -> s
         return ""
     ops = " and ".join(f"{full[kind]} {kind}" for kind in wrong)
     return (
-        f"{ops} op(s) use all 8 bits, made for a CPU with VNNI; this CPU's kernels overflow "
+        f"{ops} op(s) use all 8 bits, for a CPU with VNNI; this CPU's kernels overflow "
         f"with them: measured here, the worst case loses {max(wrong.values()):.0%} of the result. "
-        "Tune it again here, or with `target: avx2`, which is right on every CPU"
+        "Tune it again here, or with `target: avx2`, which is correct on every CPU"
     )
 
 

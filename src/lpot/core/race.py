@@ -56,7 +56,7 @@ def saving(trials: Sequence[Trial], baseline: Score | None) -> str | None:
     whole = baseline.samples * len(scores)
     seen = sum(score.samples or 0 for score in scores)
     held = any(score.bounds and score.accuracy not in score.bounds for score in raced)
-    why = "it was clear whether the bar holds" if held else "the bar was out of reach"
+    why = "it was clear whether the bar is met" if held else "the bar was out of reach"
     return (
         f"{len(raced)} of {len(scores)} evaluation(s) were stopped early, once {why}: {seen} of "
         f"{whole} samples were evaluated"

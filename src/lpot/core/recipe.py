@@ -52,12 +52,14 @@ class TensorConfig:
         if type(config.dtype) is not str or not all(
             word is None or type(word) is str for word in words
         ):
-            raise ValueError(f"a tensor's dtype, scheme, granularity, algorithm are words: {raw}")
+            raise ValueError(
+                f"a tensor's dtype, scheme, granularity and algorithm must be strings: {raw}"
+            )
         if config.bits is not None and (type(config.bits) is not int or not 1 <= config.bits <= 32):
-            raise ValueError(f"bits is {config.bits!r}, no number from 1 to 32")
+            raise ValueError(f"bits is {config.bits!r}, expected a number from 1 to 32")
         size = config.group_size
         if size is not None and (type(size) is not int or size < 0):
-            raise ValueError(f"group_size is {size!r}, no number from 0 on")
+            raise ValueError(f"group_size is {size!r}, expected 0 or more")
         return config
 
 
@@ -94,7 +96,7 @@ class OpConfig:
     def from_json(cls, raw: Mapping[str, Any]) -> OpConfig:
         weight, mode = raw.get("weight"), raw["mode"]
         if mode not in get_args(Mode):
-            raise ValueError(f"mode is {mode!r}, none of {', '.join(get_args(Mode))}")
+            raise ValueError(f"mode is {mode!r}, expected one of {', '.join(get_args(Mode))}")
         return cls(
             activation=TensorConfig.from_json(raw["activation"]),
             weight=None if weight is None else TensorConfig.from_json(weight),
@@ -175,7 +177,7 @@ class Recipe:
         """Raises KeyError, TypeError, ValueError or AttributeError for what is no recipe."""
         samples = raw.get("samples", 0)
         if type(samples) is not int:
-            raise ValueError("samples is no number")
+            raise ValueError("samples is not a number")
         repairs = Repairs.from_json(raw.get("repairs", ()))
         return cls(Ops.from_json(raw["configs"], raw["ops"]), samples, repairs)
 
@@ -212,7 +214,7 @@ class Ops(Mapping[OpKey, OpConfig]):
             return cls.of({})
         names, kinds, codes = zip(*ops, strict=True)
         if not set(map(type, codes)) <= {int} or not 0 <= min(codes) <= max(codes) < len(table):
-            raise ValueError("an op's config is none of those listed")
+            raise ValueError("an op's config is not among those listed")
         keys = _named(names, kinds)
         if keys is not None and len(set(table)) == len(table):
             return cls(keys, table, _packed(codes, len(table)))

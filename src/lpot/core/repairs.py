@@ -64,7 +64,7 @@ class Repairs:
         found: dict[str, Any] = {}
         for word in words:
             if not isinstance(word, str):
-                raise ValueError(f"repairs are words, not {word!r}")
+                raise ValueError(f"repairs must be strings, not {word!r}")
             if word in names:
                 found[names[word]] = True
             elif word.startswith(_SMOOTH):
@@ -72,7 +72,7 @@ class Repairs:
             elif word.startswith(_PRUNED) and word.endswith("%"):
                 found["pruning"] = float(word.removeprefix(_PRUNED)[:-1]) / 100
             else:
-                raise ValueError(f"{word!r} is not a repair that this version knows")
+                raise ValueError(f"{word!r} is a repair unknown to this version")
         return cls(**found)
 
 

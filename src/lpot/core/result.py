@@ -101,7 +101,7 @@ class Result:
     def pareto(self) -> tuple[Trial, ...]:
         """Trials that no other beats in both accuracy and latency, the fastest first.
 
-        Latency is measured for trials that hold the bar, and for all when time was given to go on.
+        Latency is measured for trials that meet the bar, and for all when time was given to go on.
         """
         found: list[Trial] = []
         for trial in sorted(_measured(self.trials), key=_latency):

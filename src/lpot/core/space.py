@@ -252,11 +252,11 @@ def _offers(capability: Capability, key: OpKey, rule: Rule) -> bool:
 def _clash(rule: Rule, other: Rule, key: OpKey, lenient: bool, notes: list[str]) -> None:
     message = (
         f"{rule.path or rule.pattern} ({rule}) and {other.path or other.pattern} ({other}) can't "
-        f"both hold for op {key}: remove one of them"
+        f"both apply to op {key}: remove one of them"
     )
     if not lenient:
         raise ConfigError(message, path=rule.path)
-    notes.append(f"warning: {message}; the latter holds")
+    notes.append(f"warning: {message}; the latter applies")
 
 
 def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[str]) -> None:

@@ -87,7 +87,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
     if not path.is_file():
         raise HistoryError(
             f"{path}: the calibration statistics are missing beside the history, so the trial "
-            "can't be rebuilt: run the tuning again, its trials will be recalled"
+            "can't be rebuilt: run the tuning again, its trials will be reused"
         )
     try:
         check_archive(path)
@@ -97,7 +97,7 @@ def load_observations(path: Path) -> dict[int, Observations]:
     except _DAMAGE as error:
         raise HistoryError(
             f"{path}: damaged ({error}): delete it and run the tuning again, its trials will be "
-            "recalled"
+            "reused"
         ) from error
 
 
@@ -128,7 +128,7 @@ def _named(raw: Mapping[str, Any]) -> Named:
     for value in raw.values():
         words = [*value, *value.values()] if isinstance(value, dict) else value
         if not isinstance(value, dict | list) or not all(isinstance(word, str) for word in words):
-            raise ValueError("names are no words")
+            raise ValueError("names must be strings")
     return raw
 
 

@@ -56,7 +56,7 @@ class StrategyContext:
     gains: Callable[[], Mapping[OpKey, float]] = dict  # time an op saves in low precision
     objectives: Objectives = field(default_factory=Objectives)
     tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known
-    budget: bool = False  # time was given to go on after the first recipe that holds the bar
+    budget: bool = False  # time was given to go on after the first recipe that meets the bar
     workers: int = 1  # trials that are made side by side: batches of so many cost no more time
 
 
@@ -89,7 +89,7 @@ class Policy:
     def goes_on(self, asked: bool | None) -> bool:
         """Does it go on after its first success although no time was given for that?
 
-        The one rule: `timeout: 0` ends a search at the first recipe that holds the bar, unless the
+        The one rule: `timeout: 0` ends a search at the first recipe that meets the bar, unless the
         strategy is asked to settle, by `strategy.settle` or by the name of one that consists in it.
         """
         return self.settles if asked is None else asked

@@ -107,7 +107,7 @@ class Trial:
         score, error, trace = raw.get("score"), raw.get("error"), raw.get("trace")
         seconds = raw.get("seconds", 0.0)
         if type(raw["number"]) is not int or type(raw["met"]) is not bool:
-            raise ValueError("a trial's number or met is none")
+            raise ValueError("a trial's number or met is of another type")
         if type(seconds) not in (float, int) or {type(error), type(trace)} - {str, type(None)}:
             raise ValueError("a trial's seconds, error or trace are of another type")
         return cls(

@@ -60,7 +60,7 @@ class Bench:
     observe: Callable[[int], Observations | None]  # statistics for so many samples, gathered once
     measure: Callable[[Model, Score], Score] = lambda model, score: score  # adds time and memory
     listener: Listener = field(default_factory=Listener)
-    has_budget: bool = False  # time was given to go on after the first recipe that holds the bar
+    has_budget: bool = False  # time was given to go on after the first recipe that meets the bar
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -297,7 +297,7 @@ class _Search:
             self._record_safely(trial, model)
 
     def _best_without(self, trial: Trial) -> Trial | None:
-        """The best of the others that hold the bar."""
+        """The best of the others that meet the bar."""
         found: Trial | None = None
         for other in self.tried.values():
             is_other = other.met and other.recipe.digest != trial.recipe.digest

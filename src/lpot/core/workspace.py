@@ -157,7 +157,7 @@ def _named(path: Path) -> Path:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError("its name is not UTF-8, which frameworks do not open") from error
+        raise ValueError("its name is not UTF-8, which frameworks can't open") from error
     return path
 
 

@@ -45,8 +45,8 @@ for images, labels in DataLoader(dataset, batch_size=4):
     assert images.shape == (4, 32, 32, 3)
 ```
 
-Images are arrays of height, width, channel unless a transform changes that. Register a dataset,
-transform or filter of your own with `@dataset_registry("name")`,
+Images are arrays of height, width, channel unless a transform changes that. Register your own
+dataset, transform or filter with `@dataset_registry("name")`,
 `@transform_registry("name")` or `@filter_registry("name")`, all in `lpot.data`. Nothing is
 downloaded: if files are missing, the error says what is expected where, and how to get it.
 

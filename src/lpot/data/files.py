@@ -51,7 +51,7 @@ def read_json(path: Path) -> Any:
     except ValueError as error:
         raise DataError(f"{path}: is not json: {error}") from error
     except RecursionError as error:
-        raise DataError(f"{path}: is not json of data: it is nested too deeply") from error
+        raise DataError(f"{path}: is not usable json: it is nested too deeply") from error
 
 
 def not_found(
@@ -59,5 +59,5 @@ def not_found(
 ) -> DataError:
     """The error for missing files: what is expected where, and how to get it."""
     lines = " or ".join(str(Path(root) / item) for item in expected)
-    silent = "lpot does not download by itself. " if download else ""
+    silent = "lpot does not download anything. " if download else ""
     return DataError(f"{name}: nothing found under {root}; expected {lines}. {silent}{source}")

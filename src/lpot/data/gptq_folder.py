@@ -49,7 +49,7 @@ class GptqFolder:
         if not np.array_equal(packed["g_idx"], np.arange(columns) // fmt.width(columns)):
             raise UnsupportedModel(
                 f"{self.folder}: {module} has its columns in another order (desc_act), which is "
-                "not read here"
+                "not supported"
             )
         try:
             return unpack_gptq(packed, fmt, columns)

@@ -81,8 +81,8 @@ def to_array(image: Any) -> np.ndarray:
         return as_array(image)
     if isinstance(image, bytes | str):
         raise DataError(
-            f"{image[:16]!r} is not an image yet: decode it first, a record by ParseDecodeImagenet "
-            "and its like, a file's bytes by DecodeImage"
+            f"{image[:16]!r} is not an image yet: decode it first, use ParseDecodeImagenet or "
+            "similar for a record, DecodeImage for the bytes of a file"
         )
     if isinstance(image, list | tuple) or np.isscalar(image):
         return np.asarray(image)

@@ -23,20 +23,20 @@ LAST_BATCH = ("rollover", "discard")
 
 
 class DataLoader:
-    """A dataset in batches; iterate it as often as you like.
+    """A dataset in batches; it can be iterated any number of times.
 
     Args:
         dataset: anything with `__getitem__` (and `__len__`), or with `__iter__`.
         batch_size: samples in a batch.
-        collate_fn: makes a batch of a list of samples; by default arrays are stacked.
+        collate_fn: makes a batch from a list of samples; by default arrays are stacked.
         last_batch: 'rollover' keeps a short last batch, 'discard' drops it.
         sampler: the sample numbers to visit, in order.
-        batch_sampler: lists of sample numbers, one list a batch; instead of the others.
+        batch_sampler: lists of sample numbers, one list per batch; replaces the others.
         num_workers: threads that read ahead; 0 reads in the caller's thread.
-        pin_memory: accepted and not needed.
+        pin_memory: accepted for compatibility; no effect.
         shuffle: visit the samples in an order drawn from `seed`, the same in each pass.
-        distributed: accepted and not needed.
-        seed: of the shuffle and of random transforms.
+        distributed: accepted for compatibility; no effect.
+        seed: seed of the shuffle and of random transforms.
 
     >>> [labels.tolist() for _, labels in DataLoader([(0.5, 1), (0.5, 2), (0.5, 3)], batch_size=2)]
     [[1, 2], [3]]
@@ -87,7 +87,9 @@ class DataLoader:
             yield batch
         if empty:
             short = f" of {self.batch_size} samples" if self.last_batch == "discard" else ""
-            raise DataError(f"the dataset {_name(self.dataset)} gave no batch{short}: it is empty")
+            raise DataError(
+                f"the dataset {_name(self.dataset)} yielded no batch{short}: it is empty"
+            )
 
     def __len__(self) -> int:
         """Number of batches, where the dataset or sampler knows its length."""
@@ -219,7 +221,7 @@ class DataLoader:
         if self._spent:
             raise DataError(
                 f"the dataset is a {_name(self.dataset)}, which can be iterated only once, and "
-                "it was. Give a list, or a class with __iter__"
+                "already was. Give a list, or a class with __iter__"
             )
         self._spent = isinstance(self.dataset, Iterator)
         source = iter(self.dataset)

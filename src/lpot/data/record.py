@@ -167,7 +167,7 @@ def _floats(data: bytes, start: int, end: int) -> np.ndarray:
         kind = data[position] & 7
         length, position = _varint(data, position + 1) if kind == 2 else (4, position + 1)
         if position + length > end:
-            raise ValueError(f"floats at byte {position} run over their end")
+            raise ValueError(f"floats at byte {position} are cut off")
         parts.append(np.frombuffer(data, "<f4", length // 4, position))
         position += length
     return np.concatenate(parts) if parts else np.empty(0, np.float32)

@@ -180,7 +180,7 @@ class _FolderTokenizer:
         self._tokenizer.enable_truncation(limit)
         found: Any = guarded(lambda: self._tokenizer.encode(first, second))
         if isinstance(found, Exception):
-            raise DataError(f"tokenizer.json can't cut this text ({found})") from found
+            raise DataError(f"tokenizer.json can't tokenize this text ({found})") from found
         return Encoded(list(found.ids), list(found.type_ids))
 
 
@@ -196,8 +196,8 @@ class _LibraryTokenizer:
         except (OSError, ValueError) as error:
             said = str(error).partition("\n")[0]
             raise DataError(
-                f"{folder}: holds no vocab.txt, no tokenizer.json, and nothing that transformers "
-                f"takes as a tokenizer: {said}"
+                f"{folder}: holds no vocab.txt, no tokenizer.json, and nothing else that "
+                f"transformers accepts as a tokenizer: {said}"
             ) from error
         self.pad = int(self._tokenizer.pad_token_id or 0)
 
@@ -214,7 +214,7 @@ def load_tokenizer(folder: str | Path, lower: bool = True, model_type: str = "be
     if not top.exists():
         raise DataError(
             f"{top}: there is no such folder. Give a local folder with the model's vocab.txt or "
-            "tokenizer.json; lpot does not download by itself"
+            "tokenizer.json; lpot does not download anything"
         )
     if model_type in WORDPIECE_MODELS and (top.is_file() or (top / "vocab.txt").is_file()):
         return WordPiece.from_file(top, lower)

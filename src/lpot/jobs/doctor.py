@@ -66,7 +66,7 @@ MEANINGS = {
     "vnni": "it sums INT8 products exactly: convolutions and matrix products gain, and all 8 bits "
     "are used",
     "avx2": "it has no VNNI: INT8 still pays (1.4 to 3 times the speed of FP32 on common nets), "
-    "with 7 bits where 8 would overflow; a model tuned here is right on newer CPUs, too",
+    "with 7 bits where 8 would overflow; a model tuned here is correct on newer CPUs, too",
     "i8mm": "it multiplies INT8 matrices in hardware; lpot is tested on x86 only, so measure",
     "dotprod": "it sums INT8 products exactly; lpot is tested on x86 only, so measure",
 }
@@ -76,9 +76,9 @@ UNKNOWN = "it has no known INT8 instructions: expect smaller models, not faster 
 def _mxnet_advice() -> str:
     """It can't live beside today's numpy, and its last release knows no newer Python."""
     if platform.machine() != "x86_64":
-        return "its last release is for x86 alone"
+        return "its last release is for x86 only"
     install = BACKENDS["mxnet"].needs["mxnet"]
-    tail = f"an environment of its own, named in {ELSEWHERE['mxnet']}: pip install {install}"
+    tail = f"a separate environment, named in {ELSEWHERE['mxnet']}: pip install {install}"
     return f"in {tail}" if sys.version_info < (3, 12) else f"with Python 3.11 in {tail}"
 
 

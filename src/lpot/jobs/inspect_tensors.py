@@ -71,7 +71,7 @@ def traced(
     """What both models make of the inputs, a few ops at a time: tensors are large."""
     if not isinstance(backend, Traced):
         raise UnsupportedModel(
-            f"backend {backend.name} can't show the tensors between ops; those that can: "
+            f"backend {backend.name} does not support showing the tensors between ops; these do: "
             "onnx, pytorch, tensorflow"
         )
     groups = [keys[at : at + TOGETHER] for at in range(0, len(keys), TOGETHER)]
@@ -114,7 +114,7 @@ def best_trial(history: History) -> Trial:
     """The one that was, or would be, handed back."""
     best = recorded(history.info, history.baseline).best(history.trials)
     if best is None:
-        raise HistoryError(f"{history.path}: no trial was finished, so there is nothing to look at")
+        raise HistoryError(f"{history.path}: no trial finished, so there is nothing to inspect")
     return best
 
 
@@ -178,7 +178,7 @@ def _iterations(data: Calibration, wanted: Sequence[int]) -> Iterator[Inputs]:
             break
     if seen < len(set(wanted)):
         raise ConfigError(
-            f"iteration {last} asked for, but the loader ended before it", "iteration_list"
+            f"iteration {last} was requested, but the loader ended before it", "iteration_list"
         )
 
 

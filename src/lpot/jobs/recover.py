@@ -31,7 +31,7 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     backend = get_backend(found.info["framework"])
     source = backend.load(model)
     if source.fingerprint() != found.fingerprint.get("model"):
-        raise HistoryError(f"{path}: this history is of another model than the one given")
+        raise HistoryError(f"{path}: this history belongs to a different model")
     if "training" in found.fingerprint:
         source = trained_model(backend, source, path.parent, found.fingerprint["training"])
     ratio = trial.recipe.repairs.pruning

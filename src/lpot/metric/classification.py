@@ -18,8 +18,8 @@ logger = logging.getLogger(__name__)
 class TopK(SampleMean):
     """Share of samples whose label is among the k highest scores.
 
-    Equal scores are ordered by class number, as `argmax` does, so a model that gives one constant
-    does not pass for perfect. Labels are class numbers or one-hot rows.
+    Equal scores are ordered by class number, as `argmax` does, so a model that returns a constant
+    does not look perfect. Labels are class numbers or one-hot rows.
 
     >>> metric = TopK(k=2)
     >>> metric.update([[0.1, 0.7, 0.2], [0.6, 0.1, 0.3]], [2, 1])
@@ -142,10 +142,10 @@ def _cut(metric: BaseMetric, guess: Array, threshold: float | None, seen: int) -
 
 
 class Accuracy(SampleMean):
-    """Share of right predictions; per pixel or per label where a sample has many.
+    """Share of correct predictions; per pixel or per label if a sample has many.
 
     Predictions are scores with a class axis, class numbers, or one probability (above 0.5 is
-    class 1; `threshold` sets another cut, 0 for logits).
+    class 1; `threshold` sets another threshold, 0 for logits).
 
     >>> metric = Accuracy()
     >>> metric.update([[0.2, 0.8], [0.9, 0.1]], [1, 1])
@@ -201,7 +201,7 @@ class F1(_Counts):
 
     On labels: `average` is binary (the score of `pos_label`), macro, micro or weighted. On strings:
     the mean over samples of the F1 between the words of prediction and reference, without case,
-    punctuation and articles; several references give the best of them.
+    punctuation and articles; with several references, the best one counts.
 
     >>> metric = F1()
     >>> metric.update([1, 1, 0, 1], [1, 0, 0, 1])
@@ -327,8 +327,8 @@ class MCC(_Counts):
 class ROC(BaseMetric):
     """Area under the ROC curve of the positive class's score.
 
-    Scores come as (n,), (n, 1), or (n, 2) of which the second column counts. `task` is accepted
-    for old configurations (dlrm, dien, wide_deep). `details` has the accuracy at the cut 0.5 too.
+    Scores are (n,), (n, 1), or (n, 2), of which the second column is used. `task` is accepted
+    for old configurations (dlrm, dien, wide_deep). `details` also has the accuracy at 0.5.
 
     >>> metric = ROC()
     >>> metric.update([0.1, 0.4, 0.35, 0.8], [0, 0, 1, 1])

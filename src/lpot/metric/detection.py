@@ -149,7 +149,9 @@ class MeanAP(BaseMetric):
         self._summary = None
         for detection, truth in zip(found, truths, strict=True):
             if truth[3] in self.images:
-                logger.warning("metric %r: image %r came twice, skipped", self.name, truth[3])
+                logger.warning(
+                    "metric %r: image %r appeared twice and was skipped", self.name, truth[3]
+                )
             else:
                 self.images.add(truth[3])
                 self.pending.append(self._join(*detection, *truth))
@@ -286,7 +288,7 @@ class CocoMAP(MeanAP):
 
 
 class CocoMAPv2(MeanAP):
-    """COCOmAP with the outputs' order told by `output_index_mapping`.
+    """COCOmAP with the order of the outputs given by `output_index_mapping`.
 
     >>> metric = CocoMAPv2(output_index_mapping={"classes": 0, "boxes": 1, "scores": 2})
     >>> labels = [[[0, 0, 1, 1]]], [["dog"]], [[]], ["a.jpg"]

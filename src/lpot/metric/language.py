@@ -14,10 +14,10 @@ ROWS = 64  # positions whose logits are worked on at a time
 
 
 class Perplexity(BaseMetric):
-    """exp of the mean negative log-likelihood of each next token; labels are the token numbers.
+    """exp of the mean negative log-likelihood of each next token; labels are token numbers.
 
-    Predictions are logits of the shape (batch, tokens, vocabulary), or a model's outputs of which
-    they are the first. Labels have the shape (batch, tokens); -100 is passed over.
+    Predictions are logits of the shape (batch, tokens, vocabulary), or a model's outputs, of which
+    they are the first. Labels have the shape (batch, tokens); -100 is ignored.
 
     >>> from lpot.metric.language import Perplexity
     >>> metric = Perplexity()
@@ -49,10 +49,10 @@ class Perplexity(BaseMetric):
 
 
 class LastWord(SampleMean):
-    """Share of texts whose last word is predicted to the letter, as LAMBADA asks for.
+    """Share of texts whose last word is predicted exactly, as in LAMBADA.
 
-    Predictions and labels as for perplexity; labels are -100 but for the tokens of the last word,
-    all of which must be the likeliest where they stand.
+    Predictions and labels as for perplexity; labels are -100 except for the tokens of the last
+    word, each of which must be the most likely at its position.
 
     >>> from lpot.metric.language import LastWord
     >>> metric = LastWord()
@@ -68,7 +68,7 @@ class LastWord(SampleMean):
         likeliest = logits[:, :-1].argmax(axis=-1)
         asked = wanted[:, 1:] != IGNORED
         if not asked.any(axis=-1).all():
-            raise self.fault("a text has no token that is asked for: all its labels are -100")
+            raise self.fault("a text has no token to predict: all its labels are -100")
         right = (likeliest == wanted[:, 1:]) | ~asked
         return np.asarray(right.all(axis=-1), np.float64)
 
@@ -112,7 +112,7 @@ def _pair(metric: Perplexity | LastWord, preds: Any, labels: Any) -> tuple[Float
     if wanted.size and wanted.max() >= logits.shape[-1]:
         raise metric.fault(
             f"token {int(wanted.max())} is beyond the vocabulary of {logits.shape[-1]}: was the "
-            "text cut by another tokenizer?"
+            "text tokenized for another model?"
         )
     if np.isnan(logits).any():
         raise metric.fault("its logits hold NaN", metric.seen)

@@ -159,7 +159,7 @@ class Loss(SampleMean):
     """Mean loss per sample, for models whose output is a loss; lower is better.
 
     A batch gives one loss per sample (several per sample are summed), or one number that is taken
-    as the mean loss of the batch. Labels only tell the number of samples.
+    as the mean loss of the batch. Labels only give the number of samples.
 
     >>> metric = Loss()
     >>> metric.update([0.5, 1.5], [0, 1])

@@ -17,7 +17,7 @@ class MeanIoU(BaseMetric):
 
     Predictions are class maps, or scores with a class axis (1 or last) of `num_classes`; images may
     differ in size when given as a list. Pixels labelled `ignore_label` (one or a list) don't
-    count; classes that occur nowhere are left out of the mean.
+    count; classes that do not occur are left out of the mean.
 
     >>> metric = MeanIoU(num_classes=2)
     >>> metric.update([[[0, 1], [1, 1]]], [[[0, 1], [0, 255]]])
@@ -33,7 +33,7 @@ class MeanIoU(BaseMetric):
     ) -> None:
         if isinstance(num_classes, bool) or not isinstance(num_classes, int) or num_classes < 1:
             raise ConfigError(
-                f"num_classes is {num_classes!r}, expected a whole number from 1",
+                f"num_classes is {num_classes!r}, expected a whole number of 1 or more",
                 path="mIOU.num_classes",
             )
         self.num_classes = num_classes

@@ -172,8 +172,8 @@ class _Squad(BaseMetric):
         rows = [given] if isinstance(given, str | bytes) else given
         if not isinstance(rows, Iterable) or (hasattr(rows, "dtype") and rows.dtype.kind in "iuf"):
             raise self.fault(
-                f"the {what} are {given!r:.60}, expected texts: the postprocess SquadV1 makes "
-                "texts of logits"
+                f"the {what} are {given!r:.60}, expected texts: the postprocess SquadV1 turns "
+                "logits into texts"
             )
         return list(rows)
 
@@ -185,7 +185,7 @@ class _Squad(BaseMetric):
 
 
 class SquadF1(_Squad):
-    """Mean token F1 of answers over all questions, in per cent (SQuAD v1.1).
+    """Mean token F1 of answers over all questions, in percent (SQuAD v1.1).
 
     >>> metric = SquadF1()
     >>> metric.update({"q1": "in Paris"}, {"q1": ["Paris"], "q2": ["1990"]})
@@ -197,7 +197,7 @@ class SquadF1(_Squad):
 
 
 class SquadEM(_Squad):
-    """Share of answers equal to a reference after normalization, in per cent (SQuAD v1.1).
+    """Share of answers equal to a reference after normalization, in percent (SQuAD v1.1).
 
     >>> metric = SquadEM()
     >>> metric.update({"q1": "the Paris", "q2": "90"}, {"q1": ["Paris"], "q2": ["1990"]})

@@ -15,9 +15,9 @@ from lpot.metric.base import BaseMetric, Floats
 class WeightedMetrics(BaseMetric):
     """The weighted sum of several metrics; `details` has each of them.
 
-    Where all metrics want to be high, or all low, the sum is plain and wants the same. Where they
-    differ, the low ones are subtracted and the sum wants to be high. Weights default to equal
-    shares.
+    If higher is better for all metrics, or lower for all, they are simply added. If they
+    differ, those where lower is better are subtracted, and higher is better. By default all weights
+    are equal.
 
     >>> from lpot.metric.classification import Accuracy, F1
     >>> metric = WeightedMetrics({"Accuracy": Accuracy(), "F1": F1()}, weight=[0.75, 0.25])
@@ -35,7 +35,7 @@ class WeightedMetrics(BaseMetric):
         higher_is_better: Sequence[bool] | None = None,
     ) -> None:
         if not metrics:
-            raise ConfigError("there is no metric in it, expected at least one", path=self.name)
+            raise ConfigError("no metric was given, expected at least one", path=self.name)
         self.metrics = dict(metrics)
         self._told = [Told(metric) for metric in metrics.values()]
         count = len(self.metrics)

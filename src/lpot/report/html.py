@@ -100,8 +100,8 @@ def _sensitivity(ops: Sequence[OpRow]) -> dict[str, Any] | None:
     if not ranked:
         ranked = [(op, 10 ** (-op.sqnr / 10)) for op in ops if op.sqnr is not None]
         text = (
-            "Relative error of each op's own output in the tuned model, errors of the ops before "
-            "it included: late ops look worse than they are."
+            "Relative error of each op's own output in the tuned model, including errors of the "
+            "ops before it: late ops look worse than they are."
         )
     if not ranked:
         return None

@@ -33,7 +33,7 @@ def cards(report: Report) -> list[tuple[str, str, str]]:
 def _speed(report: Report) -> tuple[str, str, str]:
     result = report.result
     if report.state != "finished":
-        return "at the end", "speed", "is measured with care when the search is over"
+        return "at the end", "speed", "is measured when the search is over"
     if result["speed"] is None:
         return "not measured", "speed", "lpot benchmark compares both models"
     low, high = result["speed_range"] or (None, None)
@@ -70,7 +70,7 @@ def before_after(report: Report) -> dict[str, Any] | None:
         both = words.durations([measured["fp32"], measured["best"]])
         rows.append((f"latency of {batch}", *both, _ratio(result)))
         each = [measured["batch"] / seconds for seconds in (measured["fp32"], measured["best"])]
-        rows.append(("samples a second", *map(words.digits, each), ""))
+        rows.append(("samples per second", *map(words.digits, each), ""))
     if result["bytes"]:
         before, after = result["bytes"]["fp32"], result["bytes"]["best"]
         rows.append(("size on disk", *words.sizes([before, after]), _share(before, after)))

@@ -23,7 +23,7 @@ def summary(report: Report, shown: int) -> RenderableType:
     if result["baseline"] and result["accuracy"] is not None:
         before = result["baseline"]["accuracy"]
         lines.append(Text(f"accuracy {result['accuracy']:.6g}, FP32 {before:.6g}"))
-    speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} times FP32's"
+    speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} times FP32"
     lines.append(Text(f"speed {speed}; {result['evaluations']} evaluation(s)"))
     lines += [Text(f"next: {step}") for step in next_steps(report)]
     parts: list[RenderableType] = [*lines]

@@ -113,7 +113,7 @@ def pareto_plot(
     across = Scale.around(across_values, LEFT, WIDTH - RIGHT)
     body = _grid(up, "accuracy", "")
     body += [_text("tick", across(tick), floor + 17, f"{tick:g}") for tick in across.ticks]
-    body.append(_text("tick", WIDTH / 2, height - 6, "speed, times FP32's"))
+    body.append(_text("tick", WIDTH / 2, height - 6, "speed (× FP32)"))
     # FP32 has a name of its own: the bar's stays on the other side of the line.
     body += _levels(up, levels, above=_is_below(start, levels))
     best = sorted((x, p.value) for x, p in points if p.number in front and p.value is not None)
@@ -136,7 +136,7 @@ def runs_plot(runs: Sequence[tuple[str, float, float, str]]) -> Markup:
     across = Scale.around([*(speed for _, speed, _, _ in runs), 1.0], LEFT, WIDTH - RIGHT)
     body = _grid(up, "accuracy kept", "%")
     body += [_text("tick", across(tick), floor + 17, f"{tick:g}") for tick in across.ticks]
-    body.append(_text("tick", WIDTH / 2, height - 6, "speed, times FP32's"))
+    body.append(_text("tick", WIDTH / 2, height - 6, "speed (× FP32)"))
     body += _levels(up, [("FP32", 100.0, "base")])
     for number, (name, speed, kept, style) in enumerate(runs, start=1):
         x, y = across(speed), up(kept)

@@ -50,7 +50,7 @@ def search(report: Report) -> dict[str, Any]:
     if len(shown) > 1 and len(fast) > 1:
         timed = [Point(row.number, fast.get(row.number), _timed_style(row)) for row in shown]
         level = [("FP32", 1.0, "base")]
-        plots.append(search_plot(timed, level, "speed, times FP32's"))
+        plots.append(search_plot(timed, level, "speed (× FP32)"))
     return {
         "sentence": _sentence(report, shown),
         "plots": plots,
@@ -63,7 +63,7 @@ def search(report: Report) -> dict[str, Any]:
 
 def _sentence(report: Report, shown: tuple[TrialRow, ...]) -> str:
     if not shown:
-        return "None yet." if report.state == "running" else "No trial was made."
+        return "None yet." if report.state == "running" else "No trials were run."
     if len(shown) > 1:
         return ""
     (row,) = shown
@@ -95,7 +95,7 @@ def _remark(row: TrialRow) -> str:
 
 
 def _stopped(row: TrialRow) -> str:
-    why = "clear by then" if row.met else "out of reach"
+    why = "the result was clear" if row.met else "out of reach"
     return f"stopped after {row.samples} samples: {why}"
 
 
@@ -131,8 +131,8 @@ def pareto(report: Report) -> dict[str, Any] | None:
         "plot": pareto_plot(
             points, front(timed, report.higher_is_better), levels(report)[1:], start
         ),
-        "note": "Trials were timed briefly, to choose by; they are placed relative to the winner, "
-        f"whose speed was measured in the end.{most}",
+        "note": "Trials were timed briefly, only to choose among them; they are shown relative to "
+        f"the winner, whose speed was measured at the end.{most}",
     }
 
 

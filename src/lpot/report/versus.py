@@ -93,7 +93,7 @@ def versus_summary(found: Versus, names: tuple[str, str], most: int) -> Renderab
     parts.append(figures)
     if found.ops:
         count = words.some(len(found.ops), "op")
-        parts.append(Text(f"\n{count} {'is' if len(found.ops) == 1 else 'are'} not the same:"))
+        parts.append(Text(f"\n{count} {'is' if len(found.ops) == 1 else 'are'} different:"))
         parts.append(
             listing(
                 ("op", "kind", *names),

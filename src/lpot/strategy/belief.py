@@ -1,4 +1,4 @@
-"""Which sets of ops in low precision are likely to hold the bar, as far as the trials tell.
+"""Which sets of ops in low precision are likely to meet the bar, as far as the trials tell.
 
 Every op in low precision uses up some of what may be lost: in proportion to the noise that it adds
 to the outputs, plus a part of its own that may as well be a gain, for near the bar a few samples
@@ -30,7 +30,7 @@ UNKNOWN = 0.01  # where no op was ranked
 
 
 class Belief:
-    """Learns from trials; tells how likely a set holds the bar. The same seed, the same answers.
+    """Learns from trials; tells how likely a set meets the bar. The same seed, the same answers.
 
     >>> belief = Belief([0.9, 1e-6, 1e-6], seed=0)
     >>> low = np.array([[True, True, True], [False, True, True]])
@@ -58,7 +58,7 @@ class Belief:
         self._weights /= self._weights.sum()
 
     def probability(self, low: Masks) -> Floats:
-        """That each of these sets holds the bar."""
+        """That each of these sets meets the bar."""
         holds = self._used @ low.T.astype(float) < 1.0
         return np.asarray(self._weights @ holds / self._weights.sum())
 

@@ -1,4 +1,4 @@
-"""Where to cut next when the shortest prefix that holds the bar is looked for.
+"""Where to cut next when the shortest prefix that meets the bar is looked for.
 
 Halving finds one of n answers in log2(n) steps. What is known of the ops without labels makes some
 answers likelier than others: the cut goes through the middle of the likelihood, and is held where
@@ -40,7 +40,7 @@ class Bracket:
         finite = [min(max(value, 0.0), WORST) for value in sensitivity]
         self.low, self.high = 1, len(finite)
         self.steps = steps
-        self.holds = False  # an answer that holds the bar was seen
+        self.holds = False  # an answer that meets the bar was seen
         self.trusts = True  # no sure guess was wrong so far
         left = [0.0]
         for value in reversed(finite):
@@ -52,7 +52,7 @@ class Bracket:
         return self.low < self.high and self.steps > 0
 
     def cut(self, threshold: float) -> int:
-        """The prefix to try next, if noise up to about `threshold` holds the bar."""
+        """The prefix to try next, if noise up to about `threshold` meets the bar."""
         half = 1 << (self.steps - 1)
         least = max(self.low, self.high - half)  # further down a miss could not be made good
         most = min(self.high - 1, self.low - 1 + half)

@@ -45,7 +45,7 @@ def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Fallbacks]:
 def fewest_float(
     space: TuningSpace, context: StrategyContext, second_look: bool = True
 ) -> Steps[Fallbacks]:
-    """Everything low; then the shortest prefix of the ops by sensitivity that holds the bar.
+    """Everything low; then the shortest prefix of the ops by sensitivity that meets the bar.
 
     With n ops that may go back it takes at most log2(n) evaluations after the first, on the
     assumption that more float never hurts. Side by side, several prefixes are tried a round, which
@@ -117,7 +117,7 @@ def _second_look(
 
 
 def default_first(space: TuningSpace, context: StrategyContext) -> Steps[Trial]:
-    """Every op at its most wanted config, with each number of samples until one holds the bar.
+    """Every op at its most wanted config, with each number of samples until one meets the bar.
 
     The trial that held it, or the best of them.
     """

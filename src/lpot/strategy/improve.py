@@ -16,13 +16,13 @@ from lpot.strategy.fewest import Fallbacks
 from lpot.strategy.order import able, weight
 
 WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
-HOPELESS = 0.02  # chance of holding the bar, below which a set is not tried
+HOPELESS = 0.02  # chance of meeting the bar, below which a set is not tried
 
 
 def improve(space: TuningSpace, context: StrategyContext, found: Fallbacks) -> Steps[Trial | None]:
     """Go on from where the ranking was cut, to a better model than the best, or to a first one.
 
-    Next comes the set of ops with the largest expected improvement: how likely it holds the bar,
+    Next comes the set of ops with the largest expected improvement: how likely it meets the bar,
     times what it has more in low precision than the best. It ends with 5 + 2 log2(ops) trials in
     all, or one more for each op that is in float, if that is more.
     """

@@ -1,4 +1,4 @@
-"""Formats of different widths, mixed op by op: the cheapest mix that holds the bar.
+"""Formats of different widths, mixed op by op: the cheapest mix that meets the bar.
 
 Error and cost of each format are known for each op, and add up. Then the mixes worth trying lie on
 one path: begin with the cheapest format everywhere, and take, again and again, the step that saves
@@ -66,7 +66,7 @@ def most(space: TuningSpace, budget: bool) -> int | None:
 
 @policy(settles=True, most=most)
 def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
-    """The cheapest mix of formats that holds the bar; without tradeoffs, the fewest in float."""
+    """The cheapest mix of formats that meets the bar; without tradeoffs, the fewest in float."""
     tradeoffs = context.tradeoffs()
     if not tradeoffs:
         yield from fewest_float(space, context)
@@ -89,7 +89,7 @@ def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
 
 
 def _gain(path: Path, low: int, high: int) -> float:
-    """The share of the cost that could still be saved below what holds the bar."""
+    """The share of the cost that could still be saved below what meets the bar."""
     return 1 - path.costs[low + 1] / (path.costs[high] or 1.0)
 
 

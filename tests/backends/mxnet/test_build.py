@@ -323,7 +323,7 @@ def test_a_quantized_model_is_not_quantized_again() -> None:
     again = BACKEND.load(case.build().native)
     capability = BACKEND.inspect(again)
     assert not capability.low()
-    assert {info.reason for info in capability.ops.values()} == {"the model is quantized already"}
+    assert {info.reason for info in capability.ops.values()} == {"the model is already quantized"}
 
 
 def test_nan_in_calibration_data_is_told() -> None:
@@ -332,7 +332,7 @@ def test_nan_in_calibration_data_is_told() -> None:
     batch["left"][0, 0] = np.nan
     with pytest.raises(CalibrationError, match="'left' holds NaN"):
         BACKEND.observe(model, [batch], (0,))
-    with pytest.raises(CalibrationError, match="gave no batch"):
+    with pytest.raises(CalibrationError, match="yielded no batch"):
         BACKEND.observe(model, [], (0,))
 
 

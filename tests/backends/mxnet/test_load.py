@@ -169,7 +169,7 @@ def test_parameters_that_do_not_fit_are_named() -> None:
     without = {name: value for name, value in args.items() if name != "first_weight"}
     with pytest.raises(UnsupportedModel, match=r"do not fit the symbol.*'first_weight'"):
         BACKEND.load((symbol, without, auxs))
-    with pytest.raises(UnsupportedModel, match="none at all"):
+    with pytest.raises(UnsupportedModel, match="no parameters were given"):
         BACKEND.load((symbol, {}, {}))
     wrong = {**args, "first_weight": mx.nd.zeros((17, 32))}
     with pytest.raises(UnsupportedModel, match=r"'first_weight' is \[17, 32\].*needs \[16, \?\]"):

@@ -59,7 +59,7 @@ def test_loaders_of_every_kind_calibrate_alike(kind: str) -> None:
     ("batch", "said"),
     [
         ((), r"has 1 input\(s\) \(data\), but 0 were given"),
-        ({"images": np.zeros((1, 1, 8, 8))}, r"'data' is missing; given were \['images'\]"),
+        ({"images": np.zeros((1, 1, 8, 8))}, r"'data' is missing; given: \['images'\]"),
         ((np.zeros((1, 1, 8, 8), np.uint8),), r"expects float32, got uint8"),
         ((np.zeros((1, 3, 8, 8), np.float32),), r"parameter 'net_conv0_weight' would have to be"),
         ((np.zeros((1, 8), np.float32),), r"does not fit the model"),

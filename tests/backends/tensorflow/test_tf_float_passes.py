@@ -18,7 +18,7 @@ from lpot.backends.tensorflow.layer_norm import match_layer_norms
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
 from lpot.backends.tensorflow.passes.lower_contractions import lower_contractions
-from lpot.backends.tensorflow.run import open_session
+from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
@@ -32,8 +32,7 @@ def kinds(net: Net) -> Counter[str]:
 
 
 def run(net: Net, **feeds: np.ndarray) -> np.ndarray:
-    _, session = open_session(net.graph_def(), quick=True)
-    with session:
+    with QuickSession(net) as session:
         return session.run("y:0", {f"{name}:0": value for name, value in feeds.items()})
 
 

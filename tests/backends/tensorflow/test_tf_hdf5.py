@@ -34,7 +34,9 @@ def test_one_that_is_read_for_ever_is_refused(path: Path, monkeypatch: pytest.Mo
     size = raw.index(b"GCOL") + 24  # of the first object in the heap of texts
     raw[size : size + 8] = bytes(8)
     path.write_bytes(raw)
-    with pytest.raises(UnsupportedModel, match=r"net\.h5: damaged, the HDF5 library .* never ends"):
+    with pytest.raises(
+        UnsupportedModel, match=r"net\.h5: damaged, the HDF5 library .* hangs on it"
+    ):
         hdf5.check_hdf5(path)
 
 

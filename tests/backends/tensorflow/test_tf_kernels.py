@@ -20,8 +20,9 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
 from lpot.backends.tensorflow.plan import Plan
+from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.repair import repair
-from lpot.backends.tensorflow.run import feed, open_session
+from lpot.backends.tensorflow.run import feed
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.backends.tensorflow.saturation import saturates
 from lpot.core.backend import ModelSpec, Observations
@@ -66,8 +67,7 @@ class Case:
         net, which, moved = simulate_plan(self.prepared, self.plan)
         output = self.model.output_names[0]
         feeds = {**feed(self.model.inputs, self.batches[0]), full_name(which): 0}
-        _, session = open_session(net.graph_def(), quick=True)
-        with session:
+        with QuickSession(net) as session:
             truth = session.run(full_name(moved.get(output, output)), feeds)
         found = BACKEND.run(self.built, self.batches[0])[0]
         return far(found, truth)

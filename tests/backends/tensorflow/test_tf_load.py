@@ -278,7 +278,7 @@ def test_what_saved_tells_at_loading_time(tmp_path: Path) -> None:
     assert path.name == "best.pb"
     again = BACKEND.load(path)
     capability = BACKEND.inspect(again)
-    assert any("quantized already" in note for note in capability.notes)
+    assert any("already quantized" in note for note in capability.notes)
     assert any("no op" in note for note in capability.notes)
     assert not capability.low()
     assert BACKEND.restore(tmp_path / "best").recipe == built.recipe

@@ -30,7 +30,7 @@ from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.prepare import PASSES, prepare
-from lpot.backends.tensorflow.run import open_session
+from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 
 
@@ -43,8 +43,7 @@ def kinds(net: Net) -> list[str]:
 
 
 def outputs(net: Net, x: np.ndarray) -> np.ndarray:
-    _, session = open_session(net.graph_def(), quick=True)
-    with session:
+    with QuickSession(net) as session:
         return session.run(f"{net.outputs[0]}:0", {"x:0": x})
 
 

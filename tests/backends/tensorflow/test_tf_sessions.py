@@ -13,8 +13,10 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import block, cnn, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.run import HEAVY, import_graph, open_session, session_config
+from lpot.backends.tensorflow.quick import LENT, QuickSession
+from lpot.backends.tensorflow.run import ALONE, HEAVY, import_graph, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
 
 BACKEND = TensorflowBackend()
@@ -73,8 +75,8 @@ def test_threads_and_the_kernels_kept_for_them_end_with_a_session() -> None:
 def test_a_quick_session_runs_what_it_is_asked_for_twice() -> None:
     """It holds the nodes asked for and no others: the second question is another one."""
     graph_def = cnn()
-    _, session = open_session(graph_def, quick=True)
     model = BACKEND.load(graph_def)
+    session = QuickSession(model.net)
     given = {model.input_tensor_names[0]: images(1)[0][0]}
     convs = [f"{node.name}:0" for node in graph_def.node if node.op == "Conv2D"]
     with session:
@@ -94,3 +96,60 @@ def test_a_few_batches_are_run_without_a_session_that_is_kept(low: bool) -> None
     assert "native" not in model.__dict__
     for one, batch in zip(found, batches, strict=True):
         np.testing.assert_allclose(one[0], BACKEND.run(model, batch)[0], rtol=1e-4, atol=1e-5)
+
+
+def dense(width: int = 96) -> tf.keras.Model:
+    given = tf.keras.Input((width,))
+    return tf.keras.Model(given, tf.keras.layers.Dense(width)(given))
+
+
+def test_weights_are_lent_to_a_quick_session_and_not_written_into_it() -> None:
+    model = BACKEND.load(dense())
+    x = np.random.default_rng(0).standard_normal((2, 96)).astype(np.float32)
+    with QuickSession(model.net) as session:
+        assert session.graph.as_graph_def().ByteSize() < LENT < model.nbytes
+        found = session.run(model.output_tensor_names, {model.input_tensor_names[0]: x})
+    np.testing.assert_allclose(found[0], BACKEND.run(model, (x,))[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_constant_that_waits_for_a_branch_is_not_lent() -> None:
+    with tf.Graph().as_default() as graph:
+        flag = v1.placeholder(tf.bool, (), "flag")
+        v1.disable_control_flow_v2()
+        try:
+            big = np.arange(8192, dtype=np.float32)
+            v1.cond(flag, lambda: tf.constant(big) + 1.0, lambda: tf.constant(big) - 1.0, name="y")
+        finally:
+            v1.enable_control_flow_v2()
+    model = BACKEND.load(graph, ModelSpec(outputs=("y/Merge",)))
+    with QuickSession(model.net) as session:
+        for value, shift in ((True, 1.0), (False, -1.0)):
+            np.testing.assert_array_equal(
+                session.run("y/Merge:0", {"flag:0": value}), big + np.float32(shift)
+            )
+
+
+def test_a_graph_filled_piece_by_piece_is_the_whole_graph() -> None:
+    """Big constants are imported alone, those that others wait for among the rest."""
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, 512), "x")
+        weight = tf.constant(np.eye(512, dtype=np.float32), name="weight")
+        waited = tf.constant(np.ones((512, 512), np.float32), name="waited")
+        with tf.control_dependencies([waited]):
+            once = tf.matmul(x, weight)
+        tf.add(tf.matmul(once, waited), tf.matmul(once, weight), name="y")
+    model = BACKEND.load(graph)
+    assert sum(node.ByteSize() > ALONE for node in model.net.nodes.values()) == 2
+    given = {node.name: node for node in graph.as_graph_def().node}
+    made = {node.name: node for node in model.graph_def.node}
+    assert made == given
+    x = np.random.default_rng(0).standard_normal((2, 512)).astype(np.float32)
+    expected = x.sum(1, keepdims=True) + x
+    np.testing.assert_allclose(BACKEND.run(model, (x,))[0], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_graph_written_node_by_node_is_what_protobuf_writes(tmp_path: Path) -> None:
+    for graph_def in (cnn(), looped()):
+        model = BACKEND.load(graph_def)
+        path = BACKEND.save(model, tmp_path / "model.pb")
+        assert path.read_bytes() == model.net.graph_def().SerializeToString(deterministic=True)

@@ -55,7 +55,7 @@ def test_the_wrong_cpu_is_told_with_what_was_measured(
     caplog.set_level(logging.WARNING)
     BACKEND.restore(Path(saved))
     wrong = target == "vnni" and saturates("MatMul")
-    assert ("made for a CPU with VNNI" in caplog.text) == wrong
+    assert ("all 8 bits, for a CPU with VNNI" in caplog.text) == wrong
     assert (f"loses {worst_error('MatMul'):.0%}" in caplog.text) == wrong
 
 

@@ -18,7 +18,8 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.merge_twins import merge_twins
 from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
-from lpot.backends.tensorflow.run import feed, open_session
+from lpot.backends.tensorflow.quick import QuickSession
+from lpot.backends.tensorflow.run import feed
 from lpot.backends.tensorflow.runtime import GraphDef, tf
 from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
@@ -38,8 +39,7 @@ def step_by_step(low: TensorflowModel) -> list[np.ndarray]:
     assert low.drawn is not None
     net, which, moved = simulate_plan(*low.drawn)
     feeds = {**feed(low.inputs, images(1)[0]), full_name(which): 0}
-    _, session = open_session(net.graph_def(), quick=True)
-    with session:
+    with QuickSession(net) as session:
         names = [full_name(moved.get(name, name)) for name in low.output_names]
         return session.run(names, feeds)
 

@@ -82,4 +82,4 @@ def test_parameters_without_a_layer_are_told() -> None:
         key.name: info.reason
         for key, info in BACKEND.inspect(BACKEND.load(Held().eval())).ops.items()
     }
-    assert reasons[""] == "experts: used by its own forward, not by a layer of torch"
+    assert reasons[""] == "experts: used by a custom forward, not by a torch layer"

@@ -206,10 +206,10 @@ def test_unbatched_calibration_data() -> None:
 def test_what_is_quantized_already_is_refused() -> None:
     from torch.ao.quantization import quantize_dynamic
 
-    with pytest.raises(UnsupportedModel, match=r"quantized already, by torch\.ao \(first at '0'"):
+    with pytest.raises(UnsupportedModel, match=r"already quantized, by torch\.ao \(first at '0'"):
         BACKEND.load(quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear}))
     built, _ = residual()
-    with pytest.raises(UnsupportedModel, match="quantized already, by lpot"):
+    with pytest.raises(UnsupportedModel, match="already quantized, by lpot"):
         BACKEND.load(built.native)
 
 
@@ -287,5 +287,5 @@ def test_packed_integers_do_not_follow_to_other_dtypes_and_devices(move: Any) ->
 def test_quantized_buffers_are_refused() -> None:
     module = nn.Sequential(nn.Linear(4, 4)).eval()
     module.register_buffer("w", torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8))
-    with pytest.raises(UnsupportedModel, match="quantized already: 'w'"):
+    with pytest.raises(UnsupportedModel, match="already quantized: 'w'"):
         BACKEND.load(module)

@@ -66,7 +66,7 @@ def test_an_eval_func_that_trains_does_no_harm(caplog: pytest.LogCaptureFixture)
             parameter.add_(1.0)
     with caplog.at_level(logging.WARNING):
         again = BACKEND.run(BACKEND.build(model, recipe, observations), inputs)
-    assert any("put back" in record.message for record in caplog.records)
+    assert any("they were restored" in record.message for record in caplog.records)
     for one, other in zip(truth, again, strict=True):
         np.testing.assert_array_equal(one, other)
 
@@ -233,7 +233,7 @@ def test_static_without_calibration_is_said() -> None:
 def test_a_trial_is_no_start_for_trials() -> None:
     model, _, observations = made("cnn")
     built = BACKEND.build(model, default(model), observations)
-    with pytest.raises(UnsupportedModel, match="quantized already"):
+    with pytest.raises(UnsupportedModel, match="already quantized"):
         BACKEND.inspect(built)
 
 
@@ -257,7 +257,7 @@ def test_odd_modules_stay_float_with_a_reason() -> None:
     reasons = {key.name: info.reason for key, info in BACKEND.inspect(model, "auto").ops.items()}
     assert not BACKEND.inspect(model, "auto").low()
     for name, word in enumerate(
-        ("forward of its own", "hooks", "max_norm", "projections", "normalization", "Bilinear")
+        ("custom forward", "hooks", "max_norm", "projections", "normalization", "Bilinear")
     ):
         assert word in reasons[str(name)]
-    assert any("1 layer(s) of classes of your own" in note for note in BACKEND.inspect(model).notes)
+    assert any("1 layer(s) of custom classes" in note for note in BACKEND.inspect(model).notes)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -11,6 +14,8 @@ import torch
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
+
+gaining = importlib.import_module("lpot.backends.torch.gains")
 
 
 @pytest.mark.parametrize("name", ["cnn", "bert", "gpt2", "stubbed", "recurrent"])
@@ -63,12 +68,15 @@ def test_rank_agrees_with_curvature_roughly() -> None:
     assert np.corrcoef(logs)[0, 1] > 0.3
 
 
-def test_gains_are_told_for_static_ops() -> None:
+def test_static_ops_are_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LPOT_CACHE", str(tmp_path))
     model, _, observations = made("cnn")
     recipe = default(model)
     found = BACKEND.gains(model, recipe, observations)
     assert set(found) == set(recipe.low_ops)
     assert all(np.isfinite(value) for value in found.values())
+    monkeypatch.setattr(gaining, "_seconds", lambda run, x: pytest.fail("timed again"))
+    assert BACKEND.gains(model, recipe, observations) == found
 
 
 def test_a_ranking_leaves_no_hooks_and_no_gradients() -> None:

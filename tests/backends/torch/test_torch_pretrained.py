@@ -92,7 +92,7 @@ def test_another_class_is_refused_with_the_right_one(tmp_path: Path) -> None:
 
 def test_what_is_quantized_is_not_tuned_again_from_its_folder(tmp_path: Path) -> None:
     folder = quantized().save(tmp_path / "saved")
-    with pytest.raises(UnsupportedModel, match="quantized already, by lpot"):
+    with pytest.raises(UnsupportedModel, match="already quantized, by lpot"):
         BACKEND.load(folder)
 
 

@@ -1,4 +1,4 @@
-"""`approach: quant_aware_training` through the doors: q_func in, a model that holds the bar out."""
+"""`approach: quant_aware_training` through the doors: q_func in, a model that meets the bar out."""
 
 from __future__ import annotations
 

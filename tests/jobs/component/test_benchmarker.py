@@ -134,7 +134,7 @@ def test_mistakes() -> None:
     with pytest.raises(ConfigError, match="metric"):
         evaluator("accuracy")
     evaluator.b_dataloader = []
-    with pytest.raises(DataError, match="gave no batch"):
+    with pytest.raises(DataError, match="yielded no batch"):
         evaluator()
 
 

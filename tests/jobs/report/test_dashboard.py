@@ -120,9 +120,9 @@ def test_a_workspace_that_comes_into_being(tmp_path: Path) -> None:
     with served(folder) as server:
         base = f"/{server.token}/"
         status, text = ask(server, base)
-        assert status == 200 and "it does not exist yet" in text
+        assert status == 200 and "the folder does not exist yet" in text
         folder.mkdir()
-        assert "nothing is in it yet" in ask(server, base)[1]
+        assert "the folder is empty so far" in ask(server, base)[1]
         stamp = ask(server, f"{base}stamp")[1]
         history = begin(folder)
         assert ask(server, f"{base}stamp")[1] != stamp
@@ -198,7 +198,7 @@ def test_the_command_ends_quietly(tmp_path: Path) -> None:
     told = "".join(running.stdout.readline() for _ in range(4))
     url = json.loads(told)["url"]
     with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
-        assert b"nothing is in it yet" in answer.read()
+        assert b"the folder is empty so far" in answer.read()
     running.send_signal(signal.SIGINT)
     _, errors = running.communicate(timeout=PATIENCE)
     assert running.returncode == 0
@@ -253,4 +253,4 @@ def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
         assert "does not exist yet" in running.stdout.readline()
         running.send_signal(signal.SIGINT)
     with served(gone) as server:
-        assert "it does not exist yet" in ask(server, f"/{server.token}/")[1]
+        assert "the folder does not exist yet" in ask(server, f"/{server.token}/")[1]

@@ -136,7 +136,7 @@ def test_two_runs_are_compared(tmp_path: Path) -> None:
     target = tmp_path / "both.html"
     found = run("report", str(one), str(other), "--output", str(target))
     assert found.exit_code == 0, found.output
-    assert "1 op is not the same" in found.output
+    assert "1 op is different" in found.output
     assert "a vs. b" in target.read_text("utf-8")
     raw = json.loads(run("report", str(one), str(other), "--json").stdout)
     figures = {item["name"]: item for item in raw["figures"]}

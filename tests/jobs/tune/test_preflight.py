@@ -104,10 +104,10 @@ def test_an_open_history_tells_the_time(request_: Request) -> None:
     request = replace(request_, eval_func=lambda model: 1.0, measure_speed=False)
     quantize(request)
     found = preflight(request)
-    assert "knows 1 trial" in told(found, "history") and found.seconds is not None
+    assert "has 1 trial" in told(found, "history") and found.seconds is not None
     other = onnx_models.mlp()
     changed = preflight(replace(request, model=other, calib=onnx_models.feeds(other)))
-    assert "of another model" in told(changed, "history")
+    assert "belongs to another model" in told(changed, "history")
 
 
 def test_a_workspace_in_use_is_told(request_: Request) -> None:

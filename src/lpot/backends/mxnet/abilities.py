@@ -25,7 +25,7 @@ FOLLOWERS = ("Pooling", "Flatten", "Activation", "elemwise_add", "Concat", "Batc
 
 NEVER: Mapping[str, str] = {
     "Deconvolution": "oneDNN's INT8 kernel for it is not in MXNet",
-    "RNN": "MXNet's INT8 RNN is an unfinished kernel: it stays as it is",
+    "RNN": "MXNet's INT8 RNN is an unfinished kernel: it stays in FP32",
     "Embedding": "a table look-up: INT8 would save no time",
     "softmax": "MXNet has no INT8 kernel for it",
     "LayerNorm": "MXNet has no INT8 kernel for it",

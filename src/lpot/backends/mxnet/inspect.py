@@ -70,9 +70,9 @@ def _info(model: MxnetModel, graph: Graph, node: Node, key: OpKey, target: Targe
 def _reason(model: MxnetModel, graph: Graph, fusion: Fusion, node: Node, key: OpKey) -> str:
     """Why an op must stay in FP32; empty when it need not."""
     if is_quantized(graph):
-        return "the model is quantized already"
+        return "the model is already quantized"
     if node.kind.startswith("_sg_"):
-        return "already fused by MXNet: give the model as it was before"
+        return "already fused by MXNet: give the original model"
     if node.kind in NEVER:
         return NEVER[node.kind]
     if node.kind not in COMPUTE and node.kind not in FOLLOWERS:
@@ -89,7 +89,7 @@ def _reason(model: MxnetModel, graph: Graph, fusion: Fusion, node: Node, key: Op
         return "MXNet's INT8 kernel for grouped convolutions gives wrong sums"
     for unit in units:
         if node.kind == "Convolution" and _has_gelu(unit):
-            return "MXNet's INT8 convolution takes the GELU behind it for a ReLU"
+            return "MXNet's INT8 convolution mistakes the GELU after it for a ReLU"
         for name in (unit.weight, unit.bias):
             array = model.network.args.get(name)
             if array is None:

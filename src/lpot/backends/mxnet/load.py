@@ -45,7 +45,7 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     name = f"{type(source).__module__}.{type(source).__qualname__}"
     if isinstance(source, mx.gluon.Block):
         raise UnsupportedModel(
-            f"{name} is a Block, which can't be turned into a graph: make it a HybridBlock"
+            f"{name} is a Block, which can't be converted to a graph: make it a HybridBlock"
         )
     if isinstance(source, mx.sym.Symbol):
         raise UnsupportedModel(
@@ -84,7 +84,7 @@ def trace(block: mx.gluon.HybridBlock) -> tuple[mx.sym.Symbol, Params, Params]:
     except (MXNetError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise UnsupportedModel(
             f"the block {block.name!r} can't be traced ({first_line(error)}): call .hybridize() "
-            "and run it once on a batch before it is given here"
+            "and run it once on a batch first"
         ) from error
     params = {}
     for name, parameter in block.collect_params().items():

@@ -108,7 +108,7 @@ def check(symbol: mx.sym.Symbol, args: Params, auxs: Params, spec: ModelSpec, wh
     unused = sorted({*args, *auxs} - {*known[0], *known[1]})
     if unused:
         logger.warning(
-            "%s: %d parameter(s) are not in the symbol and are left out: %s",
+            "%s: %d parameter(s) are not in the symbol and are ignored: %s",
             what,
             len(unused),
             ", ".join(unused[:3]),
@@ -146,7 +146,7 @@ def _check_names(symbol: mx.sym.Symbol, what: str) -> None:
     if twice:
         raise UnsupportedModel(
             f"{what}: {twice[0]!r} is the name of two different variables, so its value can't be "
-            "given by name; share one variable, or name them apart"
+            "given by name; share one variable, or give them different names"
         )
 
 
@@ -164,11 +164,11 @@ def _check_missing(
     if missing:
         given = [*args, *auxs]
         near = did_you_mean(missing[0], given) or (
-            f"; they have {', '.join(given[:3])}, …" if given else "; there are none at all"
+            f"; they have {', '.join(given[:3])}, …" if given else "; no parameters were given"
         )
         raise UnsupportedModel(
             f"{what}: the parameters do not fit the symbol: {len(missing)} of those it needs are "
-            f"not there, such as {missing[0]!r}{near}"
+            f"missing, such as {missing[0]!r}{near}"
         )
 
 

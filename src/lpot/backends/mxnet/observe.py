@@ -56,8 +56,9 @@ def _check_fusion(model: MxnetModel, feeds: Feeds) -> None:
         gap = float(np.abs(one - other).max(initial=0.0))
         if not gap <= FUSION_TOLERANCE * max(float(np.abs(one).max(initial=0.0)), 1e-6):
             raise UnsupportedModel(
-                f"MXNet's own fusions change what this model gives ({name!r} by up to {gap:.3g}): "
-                "nothing built on them can be right. Please report this with the model"
+                f"MXNet's own fusions change the outputs of this model ({name!r} by up to "
+                f"{gap:.3g}): nothing built on them can be correct. Please report this with the "
+                "model"
             )
 
 

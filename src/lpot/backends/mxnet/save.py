@@ -109,8 +109,8 @@ def _verify(model: MxnetModel, symbol: Path, params: Path) -> None:
     for name, one, other in zip(model.output_names, expected, again(model.probe), strict=True):
         if not np.array_equal(one, other, equal_nan=one.dtype.kind == "f"):
             raise SaveError(
-                f"{symbol.name}: the saved model gives another {name!r} than the one in memory; "
-                "it was not kept. Please report this with the model"
+                f"{symbol.name}: the saved model gives a different {name!r} from the one in "
+                "memory; it was not kept. Please report this with the model"
             )
 
 

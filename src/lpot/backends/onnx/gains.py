@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,9 +17,8 @@ from lpot.backends.onnx.plan import FLOAT_OUTPUT, plan
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
 from lpot.core.measure import latency
-from lpot.core.progress import tracked
+from lpot.core.ptq.gains import identity, kernel_times
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.timetable import Timetable
 
 SECONDS = 0.05  # for one op in one precision
 
@@ -36,24 +33,13 @@ def gains(
     keys = [
         key for key in recipe.low_ops if key.name in nodes and nodes[key.name].op_type in COMPUTE
     ]
-    graph = model.prepared
     shapes = _shapes(model, observations, [nodes[key.name].input[0] for key in keys])
-    table = Timetable.of_this_machine(versions)
-    found = {}
-    for key in tracked(keys):
-        lone = _Lone(graph, nodes[key.name], shapes[nodes[key.name].input[0]])
-        slow = table.seconds(f"fp32 {lone.name}", partial(_time, lone, lone.in_float))
-        word, written = _in_low(lone, recipe.ops[key])
-        found[key] = slow - table.seconds(f"{word} {lone.name}", partial(_time, lone, written))
-    table.save()
-    return found
-
-
-def _in_low(lone: _Lone, config: OpConfig) -> tuple[str, Callable[[], Graph]]:
-    """A word for the way, and the op written so."""
-    if config.mode == "dynamic":
-        return "dynamic", partial(lone.in_dynamic_int8, config)
-    return "int8", lone.in_int8
+    ops = {
+        key: _Lone(model.prepared, node, shapes[node.input[0]], recipe.ops[key])
+        for key in keys
+        for node in [nodes[key.name]]
+    }
+    return {key: slow - quick for key, (slow, quick) in kernel_times(ops, versions).items()}
 
 
 def _shapes(
@@ -82,14 +68,25 @@ class _Lone:
     graph: Graph
     node: NodeProto
     shape: tuple[int, ...]
+    config: OpConfig
 
     @property
     def name(self) -> str:
-        """What decides its time: kind, attributes and sizes."""
         attributes = sorted(map(_text, self.node.attribute))
         sizes = [self.graph.weights[name].shape for name in self.node.input[1:] if name]
-        text = f"{self.node.op_type} {self.shape} {sizes} {attributes}"
-        return f"{self.node.op_type} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        return identity(self.node.op_type, self.shape, sizes, attributes)
+
+    @property
+    def parts(self) -> tuple[str, str]:
+        return "fp32", "dynamic" if self.config.mode == "dynamic" else "int8"
+
+    def seconds(self, part: str) -> float:
+        forms = {
+            "fp32": self.in_float,
+            "int8": self.in_int8,
+            "dynamic": self.in_dynamic_int8,
+        }
+        return _time(self.shape, forms[part]())
 
     def in_float(self) -> Graph:
         names = [name for name in self.node.input[1:] if name]
@@ -130,11 +127,11 @@ class _Lone:
         nodes.append(helper.make_node("QuantizeLinear", ["y/float", "scale", "zero"], ["y"]))
         return self._alone(nodes, weights, TensorProto.UINT8, TensorProto.UINT8)
 
-    def in_dynamic_int8(self, config: OpConfig) -> Graph:
+    def in_dynamic_int8(self) -> Graph:
         """Floats come in and go out, with what the builder writes between them."""
         graph = self.in_float()
         (node,) = graph.nodes
-        recipe = Recipe({OpKey(node.name, node.op_type): config})
+        recipe = Recipe({OpKey(node.name, node.op_type): self.config})
         return build_graph(graph, plan(graph, recipe), {}, {})
 
     def _op(self, inputs: list[str], output: str = "y") -> NodeProto:
@@ -164,14 +161,13 @@ def _text(attribute: AttributeProto) -> str:
     return f"{attribute.name}={helper.get_attribute_value(attribute)}"
 
 
-def _time(lone: _Lone, written: Callable[[], Graph]) -> float:
-    graph = written()
+def _time(shape: tuple[int, ...], graph: Graph) -> float:
     low = graph.header.graph.input[0].type.tensor_type.elem_type == TensorProto.UINT8
     rng = np.random.default_rng(0)
     data = (
-        rng.integers(0, 256, lone.shape, np.uint8)
+        rng.integers(0, 256, shape, np.uint8)
         if low
-        else rng.standard_normal(lone.shape).astype(np.float32)
+        else rng.standard_normal(shape).astype(np.float32)
     )
     running = session(graph)
     return latency(lambda: running.run(None, {"x": data}), warmup=2, seconds=SECONDS).median

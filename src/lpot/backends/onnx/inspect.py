@@ -33,7 +33,7 @@ QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
 STANDARD = ("", "ai.onnx")
 LARGE = 65536  # entries of a table
-LONELY = "INT8 pays only between INT8 ops, and it has none on both sides"
+LONELY = "INT8 pays off only between INT8 ops, which it does not have on both sides"
 
 
 def key_of(node: NodeProto) -> OpKey:
@@ -50,7 +50,7 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
             continue
         node = present.get(given.name)
         if node is None:
-            ops[key] = OpInfo(key, reason="folded into its neighbour before anything else")
+            ops[key] = OpInfo(key, reason="folded into its neighbour before quantization")
         else:
             info = _info(graph, node, key, approach, target)
             ops[key] = replace(info, aliases=_aliases(given))
@@ -128,7 +128,7 @@ def why_not(graph: Graph, node: NodeProto) -> str:
     if has_subgraph(node):
         if node.op_type in PLACES:
             return "runs other ops, which are listed separately"
-        return "holds a subgraph, which is left alone"
+        return "contains a subgraph, which is not quantized"
     if node.domain not in STANDARD:
         return f"op of the domain {node.domain!r}, unknown to the quantizer"
     kind = node.op_type
@@ -154,9 +154,9 @@ def _table_reason(graph: Graph, node: NodeProto) -> str:
     if table is None or table.dtype != np.float32 or table.ndim < 2 or attribute(node, "axis", 0):
         return "does not look up rows of a constant float32 table"
     if table.size < LARGE:
-        return "its table is small: INT8 does not pay"
+        return "its table is small: INT8 does not pay off"
     if any(user.op_type not in TABLES for user in graph.consumers[node.input[0]]):
-        return "its table is read by other ops, too, and stays as it is"
+        return "its table is read by other ops, too, and stays in FP32"
     return "" if np.isfinite(table).all() else f"table {node.input[0]!r} holds NaN or Inf"
 
 
@@ -202,7 +202,7 @@ def _follower_reason(graph: Graph, node: NodeProto) -> str:
     if not active:
         return "its inputs are constants"
     if kind in ("Add", "Mul") and len(active) < 2:
-        return "one side is a constant: INT8 does not pay"
+        return "one side is a constant: INT8 does not pay off"
     if kind == "Resize" and attribute(node, "mode", b"nearest") != b"nearest":
         return "only nearest-neighbour Resize keeps INT8 values"
     if kind == "MaxPool" and (len(node.output) > 1 or graph.opset < 12):

@@ -139,7 +139,7 @@ def _readable(proto: ModelProto, what: str) -> ModelProto:
                 f"{what}: opset {opset} can't be converted to {CONVERTED} "
                 f"({first_line(error)}): export the model again"
             ) from error
-        logger.info("functions are left as they are: %s", first_line(error))
+        logger.info("the model's functions could not be inlined: %s", first_line(error))
     return proto
 
 
@@ -301,7 +301,7 @@ def infer(graph: Graph) -> tuple[dict[str, int], dict[str, tuple[int | str | Non
     try:
         model = onnx.shape_inference.infer_shapes(model)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
-        logger.info("shape inference gave up: %s", first_line(error))
+        logger.info("shape inference failed: %s", first_line(error))
     types: dict[str, int] = {}
     shapes: dict[str, tuple[int | str | None, ...]] = {}
     for value in (*model.graph.value_info, *model.graph.input, *model.graph.output):

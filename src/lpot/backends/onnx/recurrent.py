@@ -29,7 +29,7 @@ def why_not_lstm(graph: Graph, node: NodeProto) -> str:
         if not np.isfinite(array).all():
             return f"weight {name!r} holds NaN or Inf"
         if any(user.op_type != "LSTM" for user in graph.consumers[name]):
-            return "its weights are read by other ops, too, and stay as they are"
+            return "its weights are read by other ops, too, and stay in FP32"
     return "" if has_kernel() else f"ONNX Runtime {onnxruntime.__version__} has no {KIND}"
 
 

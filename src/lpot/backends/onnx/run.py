@@ -79,7 +79,7 @@ def _opened(model: bytes | str, options: ort.SessionOptions) -> ort.InferenceSes
     try:
         return ort.InferenceSession(model, options, providers=PROVIDERS)
     except REFUSALS as error:
-        raise UnsupportedModel(f"ONNX Runtime refuses the model: {first_line(error)}") from error
+        raise UnsupportedModel(f"ONNX Runtime rejects the model: {first_line(error)}") from error
 
 
 def release_pages(arrays: Iterable[np.ndarray]) -> None:

@@ -95,8 +95,8 @@ def _verify(model: OnnxModel, draft: Path) -> None:
     ):
         if not _same(one, other) and _repeats(model, expected):
             raise SaveError(
-                f"{draft.name}: the saved model gives another {name!r} than the one in memory; "
-                "it was not kept. Please report this with the model"
+                f"{draft.name}: the saved model gives a different {name!r} from the one in "
+                "memory; it was not kept. Please report this with the model"
             )
 
 

@@ -22,6 +22,7 @@ from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop, provide
+from lpot.backends.tensorflow.quick import run_few
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.saturation import error_of
@@ -115,7 +116,7 @@ class TensorflowBackend(Backend[TensorflowModel]):
         return running.run(model, inputs, steps=-1)
 
     def run_few(self, model: TensorflowModel, batches: Sequence[Inputs]) -> list[list[np.ndarray]]:
-        return running.run_few(model, batches)
+        return run_few(model, batches)
 
     def save(self, model: TensorflowModel, path: Path) -> Path:
         return saving.save(model, path)

@@ -58,7 +58,7 @@ class CallForm:
         if len(given) != len(wanted):
             raise DataError(
                 f"the model takes {len(wanted)} argument(s), as the calibration data gave them, "
-                f"but got {len(given)}: data for optional ones are given as a dict by name"
+                f"but got {len(given)}: give data for optional ones as a dict by name"
             )
         found: dict[str, Any] = {}
         for form, value in zip(wanted, given, strict=True):

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.call_form import IGNORED, CallForm
+from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import full_name, tensor_name
 from lpot.backends.tensorflow.run import feed, fill, first_line, session_config
-from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.batch import Inputs, InputSpec, split
 from lpot.core.errors import DataError
 
@@ -25,15 +26,13 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
 
     def __init__(
         self,
-        graph_def: GraphDef,
-        inputs: Sequence[str],
-        outputs: Sequence[str],
+        net: Net,
         form: CallForm | None = None,
     ) -> None:
         super().__init__()
-        fill(self, graph_def)
-        self._lpot_size = graph_def.ByteSize()
-        self.input_names, self.output_names = tuple(inputs), tuple(outputs)
+        fill(self, net)
+        self._lpot_size = sum(node.ByteSize() for node in net.nodes.values())
+        self.input_names, self.output_names = net.inputs, net.outputs
         self.form = form
         self._lpot_session: v1.Session | None = None
 

@@ -74,7 +74,7 @@ def _convert(net: Net, opset: int) -> Any:
     try:
         return _converted(net, opset, careful=False)
     except FAILURES as error:
-        logger.info("tf2onnx failed (%s): again, without the passes that fail", first_line(error))
+        logger.info("tf2onnx failed (%s): retrying without the passes that fail", first_line(error))
     try:
         return _converted(net, opset, careful=True)
     except FAILURES as error:
@@ -264,7 +264,7 @@ def _sorted(nodes: list[Any], weights: Any, inputs: Any) -> list[Any]:
     while waiting:
         able = [node for node in waiting if all(name in ready for name in node.input)]
         if not able:
-            raise UnsupportedModel("the converted graph reads a tensor that nothing makes")
+            raise UnsupportedModel("the converted graph reads a tensor that nothing produces")
         done += able
         ready.update(name for node in able for name in node.output)
         chosen = set(map(id, able))

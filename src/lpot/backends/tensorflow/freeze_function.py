@@ -34,7 +34,7 @@ def _traceable(source: Any) -> Any:
         return source
     if not callable(source):
         methods = [name for name, value in inspect.getmembers(type(source)) if _is_function(value)]
-        hint = f"; of its functions ({', '.join(methods)}) give one: module.{methods[0]}"
+        hint = f"; give one of its functions ({', '.join(methods)}): module.{methods[0]}"
         raise UnsupportedModel(
             f"the {type(source).__name__} given is a tf.Module without __call__"
             f"{hint if methods else ': give one of its functions instead'}"
@@ -55,7 +55,7 @@ def traced(function: Any, signature: Callable[..., Any], spec: ModelSpec, what: 
     raw = None if spec.sample is None else spec.sample()
     if raw is None:
         raise UnsupportedModel(
-            f"{what} does not tell its inputs, and there is no calibration batch to learn them "
+            f"{what} does not declare its inputs, and there is no calibration batch to infer them "
             "from: give calibration data, or function.get_concrete_function(tf.TensorSpec(…))"
         )
     said = ""

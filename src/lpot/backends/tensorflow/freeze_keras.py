@@ -67,10 +67,10 @@ def keras_file(path: Path, spec: ModelSpec) -> Frozen:
 
 def _hint(text: str) -> str:
     if "No model config" in text:
-        return ". It holds weights alone: load them into the model and give that"
+        return ". It holds weights only: load them into the model and give that"
     if "could not be deserialized" in text or "Could not locate class" in text:
         return (
-            ". If it has layers of your own, register them "
+            ". If it has custom layers, register them "
             "(keras.saving.register_keras_serializable) or give the loaded model itself"
         )
     return ""

@@ -82,7 +82,7 @@ def _objects(path: Path, tags: list[str]) -> Any:
     """
     found = guarded(lambda: tf.saved_model.load(str(path), tags))
     if isinstance(found, Exception):
-        logger.info("%s: its objects can't be rebuilt (%s), its graph is read", path, found)
+        logger.info("%s: its objects can't be rebuilt (%s): its graph is read instead", path, found)
         return None
     return found
 
@@ -164,7 +164,7 @@ def _choose(keys: list[str], what: str, asked: str) -> str:
         return known[0]
     if not known:
         raise UnsupportedModel(
-            f"{what}: it has no signature, so nothing tells what to call; save it with "
+            f"{what}: it has no signature to call; save it with "
             "tf.saved_model.save(model, dir, signatures=...)"
         )
     raise UnsupportedModel(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -23,9 +22,8 @@ from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.core.backend import Observations
 from lpot.core.numerics import TensorStats
 from lpot.core.profile import OpTime
-from lpot.core.progress import tracked
+from lpot.core.ptq.gains import identity, kernel_times
 from lpot.core.recipe import OpConfig, OpKey, Recipe
-from lpot.core.timetable import Timetable
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
@@ -71,22 +69,17 @@ def _times(
     backend: TensorflowBackend, model: TensorflowModel, recipe: Recipe, observations: Observations
 ) -> dict[str, Times]:
     seen = _shapes(observations).seen
-    table = Timetable.of_this_machine(backend.versions())
-    found = {}
-    for key in tracked([key for key in recipe.low_ops if key.name in model.prepared.layers]):
-        layer = model.prepared.layers[key.name]
+    ops = {}
+    for key in recipe.low_ops:
+        layer = model.prepared.layers.get(key.name)
+        if layer is None:
+            continue
         shape = tuple(seen.get(layer.x, ()))[: 2 if layer.is_matmul else 4]
         if not shape or 0 in shape:
             continue
-        lone = _Lone(backend, model.prepared.net, layer, shape, recipe.ops[key], observations)
-        found[key.name] = Times(
-            *(
-                table.seconds(f"tensorflow {part} {lone.name}", partial(lone.seconds, part))
-                for part in Times._fields
-            )
-        )
-    table.save()
-    return found
+        ops[key] = _Lone(backend, model.prepared.net, layer, shape, recipe.ops[key], observations)
+    found = kernel_times(ops, backend.versions())
+    return {key.name: Times(*times) for key, times in found.items()}
 
 
 def _saved(times: Times, given: float, taken: float) -> float:
@@ -119,15 +112,16 @@ class _Lone:
     config: OpConfig
     observations: Observations
 
+    parts = Times._fields
+
     @cached_property
     def name(self) -> str:
-        """What decides its time: kind, attributes and sizes."""
         node = self.net.nodes[self.layer.node]
         weight = self.net.constant(self.layer.weight)
         assert weight is not None
         attributes = sorted((key, str(value)) for key, value in node.attr.items() if key[0] != "_")
-        text = f"{self.shape} {weight.shape} {self.layer.activation} {self._end[0]} {attributes}"
-        return f"{node.op} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        activations = self.layer.activation, self._end[0]
+        return identity(node.op, self.shape, weight.shape, activations, attributes)
 
     @cached_property
     def _end(self) -> tuple[str, str]:

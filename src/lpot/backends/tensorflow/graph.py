@@ -211,16 +211,25 @@ class Net:
         return self.changed(changes)
 
 
-def lightened(header: GraphDef, nodes: Iterable[NodeDef]) -> GraphDef:
-    """The graph without its big constants, for names and shapes: it costs little to import."""
+def lightened(
+    header: GraphDef, nodes: Iterable[NodeDef], names: Collection[str] | None = None
+) -> GraphDef:
+    """The graph with its big constants, or those of these names, left open.
+
+    It has all names and shapes, and costs little to import.
+    """
     light = GraphDef(library=header.library, versions=header.versions)
-    light.node.extend(map(_lightened, nodes))
+    for node in nodes:
+        heavy = _is_heavy(node) if names is None else node.name in names
+        light.node.append(_opened(node) if heavy else node)
     return light
 
 
-def _lightened(node: NodeDef) -> NodeDef:
-    if node.op != "Const" or node.ByteSize() < HEAVY:
-        return node
+def _is_heavy(node: NodeDef) -> bool:
+    return bool(node.op == "Const" and node.ByteSize() >= HEAVY)
+
+
+def _opened(node: NodeDef) -> NodeDef:
     fresh = NodeDef(name=node.name, op="Placeholder")
     fresh.input.extend(node.input)
     fresh.attr["dtype"].CopyFrom(node.attr["dtype"])

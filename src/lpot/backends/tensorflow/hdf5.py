@@ -34,5 +34,5 @@ def check_hdf5(path: Path) -> None:
         raise UnsupportedModel(f"{path}: not a readable Keras model ({told})")
     if code:
         raise UnsupportedModel(
-            f"{path}: damaged, the HDF5 library crashes in it or never ends: restore the file"
+            f"{path}: damaged, the HDF5 library crashes or hangs on it: restore the file"
         )

@@ -58,10 +58,10 @@ def _reason(model: TensorflowModel, name: str) -> str:
     if _is_quantized(op):
         return "already quantized"
     if op in CALLS:
-        return "calls functions, whose ops are left in FP32"
+        return "calls functions, whose ops stay in FP32"
     if op in NO_KERNEL:
         if op.startswith("FusedBatchNorm") and name not in model.prepared.net.nodes:
-            return "folded into its neighbour before anything else"
+            return "folded into its neighbour before quantization"
         return NO_KERNEL[op]
     if op in COMPUTE or op in FOLLOWERS:
         if name in model.prepared.net.nodes:
@@ -120,7 +120,7 @@ def _notes(
         notes.append("TensorFlow has no dynamic INT8 kernels: every op is static")
     already = sum(_is_quantized(node.op) for node in model.net.nodes.values())
     if already:
-        notes.append(f"{already} op(s) of the graph are quantized already and are left as they are")
+        notes.append(f"{already} op(s) of the graph are already quantized and are left as they are")
     notes += _left_in_floats(ops)
     training = sum(_in_training(model.net, node) for node in model.net.nodes.values())
     if training:
@@ -133,7 +133,7 @@ def _notes(
         notes.append(f"reduced range: {whose} kernels overflow with 8-bit weights; 7 bits are used")
     if able and has_bfloat16() and not multiplies_bfloat16():
         notes.append(
-            "FORCE_BF16=1: this CPU does not multiply bfloat16, TensorFlow emulates it: the graph "
-            "is for another CPU, it is slower than FP32 here and rounds more often"
+            "FORCE_BF16=1: this CPU does not multiply bfloat16, and TensorFlow emulates it: the "
+            "graph is for another CPU; here it is slower than FP32 and rounds more often than there"
         )
     return notes

@@ -31,8 +31,8 @@ def get_model_type(model: Any) -> str:
     if path.is_file() or path.with_name(f"{path.name}.pb").is_file():
         return "frozen_pb"
     raise UnsupportedModel(
-        f"{model!r} is no TensorFlow model: expected a tf.Graph, a GraphDef, a Keras model, or the "
-        "path of a frozen .pb, a SavedModel or a checkpoint directory"
+        f"{model!r} is not a TensorFlow model: expected a tf.Graph, a GraphDef, a Keras model, or "
+        "the path of a frozen .pb, a SavedModel or a checkpoint directory"
     )
 
 

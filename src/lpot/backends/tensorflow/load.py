@@ -86,7 +86,7 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     name = f"{type(source).__module__}.{type(source).__qualname__}"
     if "estimator" in name.lower():
         raise UnsupportedModel(
-            f"{name}: estimators left TensorFlow with 2.16; export it with "
+            f"{name}: estimators were removed from TensorFlow in 2.16; export it with "
             "export_saved_model(dir, serving_input_fn) where it runs and give that directory"
         )
     raise UnsupportedModel(f"the TensorFlow backend was given a {name}: it takes {ACCEPTED}")

@@ -235,5 +235,5 @@ def _why_not_move(net: Net, node: NodeDef) -> str:
         return "its input is a constant"
     if node.op == "PadV2":
         value = net.constant(inputs[2])
-        return "" if value is not None and not value.any() else "it pads with something else than 0"
+        return "" if value is not None and not value.any() else "it pads with a value other than 0"
     return ""

@@ -60,8 +60,7 @@ class TensorflowModel(Model):
 
     @cached_property
     def native(self) -> CallableGraph:
-        net = self.net
-        return CallableGraph(net.graph_def(), net.inputs, net.outputs, self.form_of_call)
+        return CallableGraph(self.net, self.form_of_call)
 
     @property
     def graph(self) -> tf.Graph:

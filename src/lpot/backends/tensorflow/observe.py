@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from itertools import chain
 from typing import Any
 
@@ -23,8 +22,9 @@ from lpot.backends.tensorflow.passes.watch_tensors import (
     watch_means,
 )
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.run import feed, first_line, open_session
-from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.quick import QuickSession
+from lpot.backends.tensorflow.run import feed, first_line
+from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.memory import give_back
@@ -50,9 +50,7 @@ def observe(
     net, means = watch_means(net, prepared.averaged)
     gathered = _Gathered(prepared, scales)
     found = Snapshots(sizes, gathered.snapshot)
-    _, session = open_session(net.graph_def(), quick=True)
-    # Not `with session`: its graph would be the default one while the user's loader runs.
-    with closing(session):
+    with QuickSession(net) as session:
         for feeds, results, count in _results(
             session, model, chain([first], stream), [fetches, columns, means], sizes
         ):
@@ -60,7 +58,7 @@ def observe(
             found.add(feeds, count)
     give_back()
     if not found.seen:
-        raise CalibrationError("the graph's own iterator gave no batch: is its data there?")
+        raise CalibrationError("the graph's own iterator yielded no batch: is its data available?")
     return found.all()
 
 
@@ -71,8 +69,7 @@ def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
     if not chosen:
         return {}
     net, fetches = watch_channels(prepared.net, list(chosen.values()))
-    _, session = open_session(net.graph_def(), quick=True)
-    with closing(session):
+    with QuickSession(net) as session:
         steps = _results(session, model, [first], fetches, (1,))
         peaks = next((results for _, results, _ in steps), None)
     if peaks is None:
@@ -82,7 +79,7 @@ def _scales(model: TensorflowModel, first: Inputs) -> dict[str, np.ndarray]:
 
 
 def _results(
-    session: v1.Session,
+    session: QuickSession,
     model: TensorflowModel,
     batches: Iterable[Inputs],
     fetches: Any,

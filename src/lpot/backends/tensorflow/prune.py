@@ -98,7 +98,7 @@ def hooked_loop(
 def _step(model: Any, optimizer: Any, criterion: Any, raw: Any) -> None:
     batch = split(raw, None)
     if batch.labels is None:
-        raise DataError("the training data give no labels: they must give (inputs, labels)")
+        raise DataError("the training data has no labels: it must yield (inputs, labels)")
     inputs = list(batch.inputs.values() if isinstance(batch.inputs, Mapping) else batch.inputs)
     with tf.GradientTape() as tape:
         output = model(inputs[0] if len(inputs) == 1 else inputs, training=True)

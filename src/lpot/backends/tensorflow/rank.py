@@ -11,8 +11,9 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import NOBODY, simulate_ops
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.repair import repair
-from lpot.backends.tensorflow.run import feed, open_session
+from lpot.backends.tensorflow.run import feed
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
@@ -35,8 +36,7 @@ def rank(model: TensorflowModel, recipe: Recipe, observations: Observations) -> 
     }
     net, which, moved = simulate_ops(prepared, plans)
     ends = [full_name(moved.get(name, name)) for name in last_results(prepared)]
-    _, session = open_session(net.cut((*ends, *net.keep, which)).graph_def(), quick=True)
-    with session:
+    with QuickSession(net.cut((*ends, *net.keep, which))) as session:
         run = _Runner(session, model, feed(model.inputs, observations.probe[0]), ends, which)
         truth = run(NOBODY)
         return {key: distance(truth, run(number)) for number, key in enumerate(keys)}

@@ -65,9 +65,9 @@ def refuse_acts(graph_def: GraphDef, what: str, run: Container[str] = ()) -> Non
             continue
         place = f" (in the function {function!r})" if function else ""
         raise UnsupportedModel(
-            f"{what}: node {node.name!r}{place} is a {node.op}, which {kind}: a model from "
-            "somebody else could do harm with it. If you trust this file, say so with "
-            "`model: {trust: true}` in the yaml, trust=True in Python, or LPOT_TRUST=1"
+            f"{what}: node {node.name!r}{place} is a {node.op}, which {kind}: an untrusted model "
+            "could do harm with it. If you trust this file, set `model: {trust: true}` in the "
+            "yaml, trust=True in Python, or LPOT_TRUST=1"
         )
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.batch import Inputs, InputSpec
@@ -20,20 +20,40 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow.model import TensorflowModel
 
 HEAVY = 1 << 26  # bytes of a graph that is optimised with an eye on memory
+ALONE = 1 << 18  # bytes of a constant that is imported by itself
 
 
 def import_graph(graph_def: GraphDef) -> tf.Graph:
     graph = tf.Graph()
-    fill(graph, graph_def)
+    _import(graph, graph_def)
     return graph
 
 
-def fill(graph: tf.Graph, graph_def: GraphDef) -> None:
+def fill(graph: tf.Graph, net: Net) -> None:
+    """Big constants come first, one by one: importing holds four copies of what it imports."""
+    alone = {
+        name
+        for name, node in net.nodes.items()
+        if node.op == "Const" and node.ByteSize() > ALONE and not node.input
+    }
+    alone -= {name[1:] for name in net.users if name.startswith("^")}
+    for name in alone:
+        _import(graph, GraphDef(node=[net.nodes[name]], versions=net.header.versions))
+    rest = GraphDef()
+    rest.CopyFrom(net.header)
+    rest.node.extend(node for name, node in net.nodes.items() if name not in alone)
+    names = [full_name(name) for name in alone if name in net.users]
+    _import(graph, rest, {name: graph.get_tensor_by_name(name) for name in names})
+
+
+def _import(
+    graph: tf.Graph, graph_def: GraphDef, there: Mapping[str, tf.Tensor] | None = None
+) -> None:
     with graph.as_default():
         try:
-            tf.graph_util.import_graph_def(graph_def, name="")
+            tf.graph_util.import_graph_def(graph_def, input_map=there, name="")
         except (ValueError, tf.errors.OpError) as error:
-            raise UnsupportedModel(f"TensorFlow refuses the graph: {first_line(error)}") from error
+            raise UnsupportedModel(f"TensorFlow rejects the graph: {first_line(error)}") from error
 
 
 def session_config(quick: bool = False, size: int = 0) -> v1.ConfigProto:
@@ -63,9 +83,8 @@ def session_config(quick: bool = False, size: int = 0) -> v1.ConfigProto:
     return config
 
 
-def open_session(graph_def: GraphDef, quick: bool = False) -> tuple[tf.Graph, v1.Session]:
-    graph = import_graph(graph_def)
-    return graph, v1.Session(graph=graph, config=session_config(quick))
+def open_session(graph_def: GraphDef) -> v1.Session:
+    return v1.Session(graph=import_graph(graph_def), config=session_config())
 
 
 def first_line(error: Exception) -> str:
@@ -80,19 +99,13 @@ def run(model: TensorflowModel, inputs: Inputs, steps: int = 1) -> list[np.ndarr
     """Outputs in order. A graph that reads its data itself is started and run for so many steps;
     with -1 until its data end.
     """
-    return _run(model, model.sess, inputs, steps)
+    return run_in(model.sess, model, inputs, steps)
 
 
-def run_few(model: TensorflowModel, batches: Sequence[Inputs]) -> list[list[np.ndarray]]:
-    """Outputs of each batch, from a session that takes less time and memory to open."""
-    _, session = open_session(model.net.graph_def(), quick=True)
-    with closing(session):
-        return [_run(model, session, inputs) for inputs in batches]
-
-
-def _run(
-    model: TensorflowModel, session: v1.Session, inputs: Inputs, steps: int = 1
+def run_in(
+    session: Any, model: TensorflowModel, inputs: Inputs, steps: int = 1
 ) -> list[np.ndarray]:
+    """The same in a session that is not the model's own."""
     feeds = feed(model.inputs, inputs)
     fetches = [full_name(name) for name in model.output_names]
     try:

@@ -20,7 +20,7 @@ def switch_onednn() -> None:
     if chosen is not None:
         if chosen.strip().lower() in ("0", "false"):
             logger.warning(
-                "%s=%s: oneDNN is off, INT8 runs right but slower; leave it unset", SWITCH, chosen
+                "%s=%s: oneDNN is off, INT8 is correct but slower; leave it unset", SWITCH, chosen
             )
         return
     if "tensorflow" in sys.modules:

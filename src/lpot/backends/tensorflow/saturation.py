@@ -41,7 +41,7 @@ def worst_error(kind: str) -> float:
     graph_def = GraphDef()
     graph_def.node.extend(_worst_case(kind, 255.0 * 127.0 * summed))
     graph_def.versions.producer = tf.compat.v1.GRAPH_DEF_VERSION
-    _, session = open_session(graph_def)
+    session = open_session(graph_def)
     with session:
         found = session.run("found:0")
     worst = float(np.abs(found / (255.0 * 127.0 * summed) - 1.0).max())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.load import KERAS_FILES, load
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import full_name, node_name
@@ -49,7 +50,7 @@ def save(model: TensorflowModel, path: Path) -> Path:
         elif path.suffix != ".pb":
             path = path.with_name(f"{path.name}.pb")
     elif path.exists() and not path.is_dir():
-        raise WorkspaceError(f"{path}: a file is in the way of the SavedModel directory")
+        raise WorkspaceError(f"{path}: a file exists where the SavedModel directory should be")
     ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
     model.card = {**model.card, "ends": ends}
     try:
@@ -58,7 +59,7 @@ def save(model: TensorflowModel, path: Path) -> Path:
             if folder:
                 _write_saved_model(model, draft)
             else:
-                draft.write_bytes(model.net.graph_def().SerializeToString(deterministic=True))
+                _write_graph_def(model.net, draft)
             _verify(model, draft)
             # The weights of a frozen graph lie in it: saved_model.pb is the whole model.
             publish(model, draft if folder else holder, path, SAVED_MODEL if folder else "")
@@ -79,6 +80,14 @@ def write_graph(out_graph_def: GraphDef | tf.Graph, out_graph_file: str | os.Pat
     write_bytes(target, graph_def.SerializeToString(deterministic=True))
 
 
+def _write_graph_def(net: Net, path: Path) -> None:
+    """Node by node, as protobuf writes repeated fields: a big graph is not copied twice."""
+    with path.open("wb") as file:
+        for node in net.nodes.values():
+            file.write(GraphDef(node=[node]).SerializeToString(deterministic=True))
+        file.write(net.header.SerializeToString(deterministic=True))
+
+
 def _verify(model: TensorflowModel, draft: Path) -> None:
     """Load what was written and compare outputs, while the original is still in memory.
 
@@ -88,13 +97,15 @@ def _verify(model: TensorflowModel, draft: Path) -> None:
         return
     spec = ModelSpec(inputs=model.input_names, outputs=model.output_names)
     again = TensorflowModel(model.backend, load(draft, spec).net)
-    expected, found = run(model, model.probe), run(again, model.probe)
+    expected = run(model, model.probe)
+    model.close()  # two sessions at once would hold the weights twice as often
+    found = run(again, model.probe)
     again.close()
     for name, one, other in zip(model.output_names, expected, found, strict=True):
         if not _same(one, other) and all(map(_same, expected, run(model, model.probe))):
             raise SaveError(
-                f"the saved model gives another {name!r} than the one in memory; it was not kept. "
-                "Please report this with the model"
+                f"the saved model gives a different {name!r} from the one in memory; it was not "
+                "kept. Please report this with the model"
             )
 
 

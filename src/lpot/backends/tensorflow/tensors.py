@@ -18,7 +18,8 @@ from lpot.backends.tensorflow.passes.simulate_ops import (
 from lpot.backends.tensorflow.passes.watch_tensors import SAMPLED, watch
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.run import feed, first_line, open_session
+from lpot.backends.tensorflow.quick import QuickSession
+from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError, UnsupportedModel
@@ -39,7 +40,7 @@ def tensors(
     if low.drawn is None:
         if low.recipe is None or low.recipe.low_ops:
             raise UnsupportedModel(
-                "a TensorFlow file does not tell which op became what: give the workspace it was "
+                "a TensorFlow file does not record which op became what: give the workspace it was "
                 "tuned in instead"
             )
         return _in_float(model, ops, inputs)
@@ -95,7 +96,7 @@ class _Watched:
         seen, self.fetches = watch(net, ends)
         names = [node_name(name) for group in self.fetches for name in group]
         kept = seen.cut((*names, *net.keep, *more))
-        _, self.session = open_session(kept.graph_def(), quick=True)
+        self.session = QuickSession(kept)
 
     def __enter__(self) -> _Watched:
         return self

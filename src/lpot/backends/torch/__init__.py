@@ -185,7 +185,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         self, model: TorchModel, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision, at the calibration data's shapes."""
-        return gains(_prepared(model), recipe, observations)
+        return gains(_prepared(model), recipe, observations, self.versions())
 
     def curvature(
         self, model: TorchModel, recipe: Recipe, observations: Observations
@@ -225,6 +225,6 @@ def _unwrapped(module: Any) -> Any:
 def _prepared(model: TorchModel) -> Prepared:
     if model.prepared is None:
         raise UnsupportedModel(
-            "this model is quantized already: trials are built from the FP32 model it came from"
+            "this model is already quantized: trials are built from the FP32 model it came from"
         )
     return model.prepared

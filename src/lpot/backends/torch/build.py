@@ -157,7 +157,7 @@ class _Builder:
             return Settings(kernel, None, None, layer.relu, reduced, divided)
         if self.ranges is None:
             raise CalibrationError(
-                f"op {layer.name!r} is to be static, which needs calibration data; "
+                f"op {layer.name!r} is static in the recipe, which needs calibration data; "
                 "a dynamic recipe needs none"
             )
         reason = self.ranges.why_not(layer.name)
@@ -188,7 +188,9 @@ class _Builder:
         here = candidates(family)
         asked = self.ranges.kernel(layer.name) if self.ranges is not None else None
         if asked is not None and asked not in here:
-            logger.warning("op %r wants %s, which is not here: %s", layer.name, asked, here[0])
+            logger.warning(
+                "op %r: kernel %s is not available here, using %s", layer.name, asked, here[0]
+            )
         return asked if asked in here else here[0]
 
     def _dynamic_kernel(self, layer: Layer) -> str | None:

@@ -98,7 +98,7 @@ def checkpoint_folder(given: Path) -> Path:
     """The folder itself, or the one inside a workspace."""
     inner = given / "checkpoint"
     if not given.is_dir():
-        raise UnsupportedModel(f"{given}: no such folder; a workspace holds it as `checkpoint`")
+        raise UnsupportedModel(f"{given}: no such folder; in a workspace it is named `checkpoint`")
     return inner if inner.is_dir() and not (given / CONFIGURE).is_file() else given
 
 
@@ -117,7 +117,7 @@ def read_checkpoint(backend: TorchBackend, folder: Path, module: nn.Module) -> T
         return rebuild(backend, described, module, str(folder))
     except DAMAGE as error:
         raise UnsupportedModel(
-            f"{folder}: its two files don't fit each other, or this architecture "
+            f"{folder}: its two files don't match each other or this architecture "
             f"({type(error).__name__}: {error})"
         ) from error
 
@@ -130,8 +130,7 @@ def _translated(
         return translate(tensors, config, architecture, str(folder))
     except DAMAGE as error:
         raise UnsupportedModel(
-            f"{folder / CONFIGURE}: damaged, or not of these weights "
-            f"({type(error).__name__}: {error})"
+            f"{folder / CONFIGURE}: damaged, or for other weights ({type(error).__name__}: {error})"
         ) from error
 
 
@@ -152,7 +151,7 @@ def read_configure(path: Path) -> dict[str, Any]:
         raise UnsupportedModel(f"{path}: no such file")
     if path.stat().st_size > MAX_YAML:
         raise UnsupportedModel(
-            f"{path}: larger than {MAX_YAML >> 20} MB, which is no configuration"
+            f"{path}: larger than {MAX_YAML >> 20} MB, too large for a configuration"
         )
     yaml = YAML(typ="safe", pure=True)
     yaml.constructor.add_constructor(_TUPLE, _tuple)
@@ -161,7 +160,7 @@ def read_configure(path: Path) -> dict[str, Any]:
     except (YAMLError, ValueError, TypeError, RecursionError) as error:
         raise UnsupportedModel(f"{path}: not a plain yaml file: {error}") from error
     if not isinstance(raw, dict):
-        raise UnsupportedModel(f"{path}: holds no mapping")
+        raise UnsupportedModel(f"{path}: expected a mapping")
     return dict(raw)
 
 
@@ -180,14 +179,14 @@ def _read_weights(path: Path) -> dict[str, Any]:
         lines = str(error).strip().splitlines() or [type(error).__name__]
         told = named.group(1) if named else lines[0]
         raise UnsupportedModel(
-            f"{path}: refused, it holds more than tensors or is damaged ({told})"
+            f"{path}: refused: it is damaged, or holds more than tensors ({told})"
         ) from error
     if not isinstance(raw, dict) or not all(isinstance(name, str) for name in raw):
-        raise UnsupportedModel(f"{path}: holds something else than a state dict")
+        raise UnsupportedModel(f"{path}: not a state dict")
     return raw
 
 
 def _only_tensors(raw: dict[str, Any], path: Path) -> dict[str, torch.Tensor]:
     if not all(isinstance(value, torch.Tensor) for value in raw.values()):
-        raise UnsupportedModel(f"{path}: holds something else than named tensors")
+        raise UnsupportedModel(f"{path}: holds something other than named tensors")
     return raw

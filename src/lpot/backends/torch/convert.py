@@ -22,8 +22,8 @@ def without_fake_quant(module: nn.Module) -> nn.Module:
     found = _strip(root)
     if not found:
         raise UnsupportedModel(
-            f"{type(module).__name__} has no fake quantization in it: give the model that was "
-            "trained by torch.ao (prepare_qat), or quantize this one with Quantization"
+            f"{type(module).__name__} contains no fake quantization: give the model that was "
+            "trained with torch.ao (prepare_qat), or quantize this one with Quantization"
         )
     return root
 

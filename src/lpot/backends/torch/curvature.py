@@ -48,7 +48,7 @@ def curvature(prepared: Prepared, recipe: Recipe, observations: Observations) ->
     for hook in hooks:
         hook.remove()
     if not outputs:
-        raise CalibrationError("no output has a gradient, so the curvature can't be found")
+        raise CalibrationError("no output has a gradient, so the curvature can't be computed")
     factors = {key: smooth[key.name].factors if key.name in smooth else None for key in keys}
     errors = {
         key: _weight_error(prepared.layers[key.name], recipe.ops[key], factors[key]) for key in keys

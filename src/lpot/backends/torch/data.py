@@ -35,7 +35,7 @@ def to_tensor(value: Any) -> Any:
 def _from_numpy(array: np.ndarray) -> torch.Tensor:
     if array.dtype == object or array.dtype.kind in "USV":
         raise DataError(
-            f"an input of numpy type {array.dtype} can't go into a torch model: give numbers"
+            f"an input of numpy type {array.dtype} can't be passed to a torch model: give numbers"
         )
     if array.dtype == np.float64:
         array = array.astype(np.float32)
@@ -62,7 +62,7 @@ def arguments(module: nn.Module, inputs: Inputs) -> tuple[tuple[Any, ...], dict[
         raise DataError(
             f"the batch has the keys {sorted(map(str, inputs))}, but "
             f"{type(module).__name__}.forward takes {', '.join(known) or 'nothing'}: "
-            "name them alike, or give a tuple"
+            "use the same names, or give a tuple"
         )
     return (), taken
 

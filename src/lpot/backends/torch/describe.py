@@ -93,7 +93,8 @@ def rebuild(
     facts = described.facts
     if facts.get("format") != FORMAT:
         raise UnsupportedModel(
-            f"{where}: format {facts.get('format')!r} is unknown here (this lpot writes {FORMAT})"
+            f"{where}: format {facts.get('format')!r} is not supported (this version of lpot "
+            f"writes {FORMAT})"
         )
     tensors = dict(described.tensors)
     for name, original in facts.get("aliases", {}).items():

@@ -63,8 +63,8 @@ def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
     own = dtype or _own_dtype(module)
     if own != FLOAT32 and dtype is None:
         logger.warning(
-            "the model is in %s: a float32 copy is the baseline and the start of every trial; "
-            "results are given in %s",
+            "the model is in %s: a float32 copy is the baseline and the starting point of every "
+            "trial; outputs are returned in %s",
             own,
             own,
         )

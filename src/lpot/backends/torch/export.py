@@ -79,7 +79,7 @@ def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
     inputs = inputs if inputs is not None else model.probe or drawn(model.example)
     if inputs is None:
         raise DataError(
-            "an export runs the model once: give one batch of inputs, export(path, inputs)"
+            "exporting runs the model once: give one batch of inputs, export(path, inputs)"
         )
     writers = {".onnx": _write_onnx, ".pt2": _write_pt2}
     writer = writers.get(path.suffix.lower())
@@ -91,8 +91,8 @@ def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
         writer(model.native, positional, named, path)
     except _EXPORT_ERRORS as error:
         raise UnsupportedModel(
-            f"{type(model.native).__name__} can't be exported to {path.suffix}: torch.export must "
-            f"be able to read the model, and it says: {_reason(error)}"
+            f"{type(model.native).__name__} can't be exported to {path.suffix}: torch.export "
+            f"can't capture the model: {_reason(error)}"
         ) from error
     return path
 

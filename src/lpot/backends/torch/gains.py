@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,54 +12,71 @@ from torch import nn
 
 from lpot.backends.torch.build import build
 from lpot.backends.torch.kernels.codes import encode, has_codes
-from lpot.backends.torch.modules import LowConv, LowModule
+from lpot.backends.torch.modules import LowConv
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed
 from lpot.core.backend import Observations
-from lpot.core.progress import tracked
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.ptq.gains import identity, kernel_times
+from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 ROUNDS = 7
 
 
-def gains(prepared: Prepared, recipe: Recipe, observations: Observations) -> dict[OpKey, float]:
-    """Seconds saved a call; negative where low precision is slower. Equal ops are timed once."""
+def gains(
+    prepared: Prepared, recipe: Recipe, observations: Observations, versions: Mapping[str, str]
+) -> dict[OpKey, float]:
+    """Seconds saved a call; negative where low precision is slower."""
     ranges = Observed(observations)
-    known: dict[tuple[Any, ...], float] = {}
-    found: dict[OpKey, float] = {}
-    for key in tracked(recipe.low_ops):
-        shape = ranges.shapes.get(key.name)
-        if shape is None or 0 in shape:
-            continue
-        inside = prepared.home.get(key.name) in ranges.trusted
-        original = prepared.names[key.name]
-        sort = (repr(original), shape, recipe.ops[key], inside)
-        if sort not in known:
-            trial = build(prepared, Recipe({key: recipe.ops[key]}, recipe.samples), ranges)
-            low = trial.module.get_submodule(key.name)
-            if not isinstance(low, LowModule):
-                continue
-            known[sort] = _saved(original, low, shape, inside)
-        found[key] = known[sort]
-    return found
+    ops = {
+        key: _Lone(prepared, key, recipe.ops[key], ranges, shape)
+        for key in recipe.low_ops
+        if (shape := ranges.shapes.get(key.name)) is not None and 0 not in shape
+    }
+    return {key: slow - quick for key, (slow, quick) in kernel_times(ops, versions).items()}
 
 
-def _saved(original: nn.Module, low: LowModule, shape: tuple[int, ...], inside: bool) -> float:
-    x = torch.rand(shape)
-    run: Callable[[torch.Tensor], Any] = low
-    given = x
-    between = inside and has_codes() and isinstance(low, LowConv)
-    if between and low.settings.inlet and low.settings.outlet:
-        # Between int8 neighbours values come and go as uint8.
-        inlet = low.settings.inlet
-        run = low.runner(low.settings.outlet)
-        given = encode(x, inlet)
-    slow = quick = float("inf")
-    with torch.no_grad():
-        for _ in range(ROUNDS):
-            slow = min(slow, _seconds(original, x))
-            quick = min(quick, _seconds(run, given))
-    return slow - quick
+@dataclass(frozen=True, eq=False)
+class _Lone:
+    """One module by itself; between int8 neighbours values come and go as uint8."""
+
+    prepared: Prepared
+    key: OpKey
+    config: OpConfig
+    ranges: Observed
+    shape: tuple[int, ...]
+
+    parts = ("fp32", "low")
+
+    @property
+    def name(self) -> str:
+        kind = type(self._original).__name__
+        facts = repr(self._original), self.shape, self.config, self._inside
+        return identity(kind, *facts, torch.get_num_threads())
+
+    def seconds(self, part: str) -> float:
+        x = torch.rand(self.shape)
+        run, given = (self._original, x) if part == "fp32" else self._low(x)
+        with torch.no_grad():
+            return min(_seconds(run, given) for _ in range(ROUNDS))
+
+    def _low(self, x: torch.Tensor) -> tuple[Callable[[torch.Tensor], Any], torch.Tensor]:
+        """What runs in low precision, and the input that it takes."""
+        built = build(self.prepared, Recipe({self.key: self.config}), self.ranges)
+        low = built.module.get_submodule(self.key.name)
+        if not (self._inside and has_codes() and isinstance(low, LowConv)):
+            return low, x
+        settings = low.settings
+        if not (settings.inlet and settings.outlet):
+            return low, x
+        return low.runner(settings.outlet), encode(x, settings.inlet)
+
+    @property
+    def _original(self) -> nn.Module:
+        return self.prepared.names[self.key.name]
+
+    @property
+    def _inside(self) -> bool:
+        return self.prepared.home.get(self.key.name) in self.ranges.trusted
 
 
 def _seconds(run: Callable[[torch.Tensor], Any], x: torch.Tensor) -> float:

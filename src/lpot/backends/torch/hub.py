@@ -79,7 +79,7 @@ class Saver:
 
         if push_to_hub:
             raise UnsupportedModel(
-                "a quantized model is written to a folder first: save_pretrained(folder), then "
+                "write a quantized model to a folder first, with save_pretrained(folder), then "
                 "upload that with huggingface_hub.upload_folder"
             )
         TorchModel(self.backend, self.native, **self.made).save(Path(save_directory))

@@ -36,22 +36,20 @@ def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
     if approach == "static":
         lively = sum(not layer.spec.static for layer in prepared.layers.values())
         if lively:
-            notes.append(
-                f"{lively} op(s) have no static kernel and are offered without calibration"
-            )
+            notes.append(f"{lively} op(s) have no static kernel and need no calibration")
     own = [key.name for key in prepared.others if is_own_layer(prepared.names[key.name])]
     if own:
         named = own[0] + (", …" if own[1:] else "")
         notes.append(
-            f"{len(own)} layer(s) of classes of your own stay FP32 ({named}): hold a plain layer "
-            "in them, and that can be INT8"
+            f"{len(own)} layer(s) of custom classes stay in FP32 ({named}): if they wrap a plain "
+            "torch layer, that one can be INT8"
         )
     captured = [
         part.name or "the whole model" for part in prepared.captures if _joins(prepared, part)
     ]
     if captured and approach != "dynamic":
         shown = ", ".join(captured[:3]) + (" …" if len(captured) > 3 else "")
-        notes.append(f"int8 can be kept between ops in {len(captured)} part(s): {shown}")
+        notes.append(f"values can stay in INT8 between ops in {len(captured)} part(s): {shown}")
     return notes
 
 

@@ -146,7 +146,7 @@ def _walk(root: nn.Module) -> Iterator[tuple[str, nn.Module]]:
 
 def _recognise(key: OpKey, module: nn.Module) -> Layer | str:
     if isinstance(module, ScriptModule):
-        return "a part compiled by TorchScript: it can't be taken apart"
+        return "compiled by TorchScript: its layers can't be replaced"
     if is_fused(module):
         return _fused(key, module)
     spec = _spec(module)
@@ -157,7 +157,7 @@ def _recognise(key: OpKey, module: nn.Module) -> Layer | str:
     if not any(True for _ in module.children()):
         return _why_not(module)
     large = [name for name, item in module._parameters.items() if _is_large(item)]
-    return f"{', '.join(large)}: used by its own forward, not by a layer of torch" if large else ""
+    return f"{', '.join(large)}: used by a custom forward, not by a torch layer" if large else ""
 
 
 def _is_large(parameter: nn.Parameter | None) -> bool:
@@ -175,11 +175,11 @@ def _spec(module: nn.Module) -> OpSpec | str:
             return ""
         base, spec = found, SPECS[found]
     if kind.forward is not base.forward or "forward" in module.__dict__:
-        return f"{kind.__name__} is a {base.__name__} with a forward of its own"
+        return f"{kind.__name__} is a {base.__name__} with a custom forward"
     if module._forward_hooks or module._forward_pre_hooks:
-        return "it carries forward hooks, which a replacement would lose"
+        return "it has forward hooks, which a replacement would lose"
     if kind.__module__.startswith("torch.ao.nn.qat"):
-        return "it is prepared for quantization-aware training already"
+        return "it is already prepared for quantization-aware training"
     return _limits(module, spec)
 
 
@@ -217,9 +217,9 @@ def _fused(key: OpKey, module: nn.Module) -> Layer | str:
 def _why_not(module: nn.Module) -> str:
     kind = type(module).__name__
     if kind in _MARKERS:
-        return "a marker of manual quantization: not needed, does nothing"
+        return "a stub for manual quantization: not needed, has no effect"
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
-        return "goes into the convolution before it where there is one, FP32 otherwise"
+        return "folded into the convolution before it if there is one, FP32 otherwise"
     if isinstance(module, _NORMS):
         return "normalization: INT8 costs accuracy and gains nothing"
     if isinstance(module, _POOLS):

@@ -40,7 +40,7 @@ def translate(
         layer = prepared.layers.get(name)
         if layer is None or layer.spec.family not in ("linear", "conv"):
             raise UnsupportedModel(
-                f"{where}: {name!r} is an int8 op in the file, and no linear or convolution of "
+                f"{where}: {name!r} is an int8 op in the file, but not a linear or convolution of "
                 f"{type(module).__name__}: give the module that was tuned, with its stubs and "
                 "fused modules"
             )
@@ -88,17 +88,17 @@ def _packed(state: Mapping[str, Any], where: str) -> Iterator[tuple[str, tuple[A
     for key, value in state.items():
         if key.endswith(_PACKED):
             if not (isinstance(value, tuple) and len(value) == 2):
-                raise UnsupportedModel(f"{where}: {key!r} is no pair of weight and bias")
+                raise UnsupportedModel(f"{where}: {key!r} is not a pair of weight and bias")
             yield key.removesuffix(_PACKED), value
         elif isinstance(value, torch.Tensor) and is_coded(value):
             if not key.endswith(".weight"):
-                raise UnsupportedModel(f"{where}: {key!r} is an int8 tensor that no op here takes")
+                raise UnsupportedModel(f"{where}: {key!r} is an int8 tensor that no op here uses")
             name = key.removesuffix(".weight")
             yield name, (value, state.get(f"{name}.bias"))
         elif not isinstance(value, torch.Tensor) and not key.endswith(_MARKS):
             raise UnsupportedModel(
-                f"{where}: {key!r} holds a {type(value).__name__}, of a kind of int8 module that "
-                "is not read: tune the FP32 model again"
+                f"{where}: {key!r} holds a {type(value).__name__}, a kind of int8 module that is "
+                "not supported: tune the FP32 model again"
             )
 
 
@@ -125,8 +125,8 @@ def _inlet(graph: fx.Graph, state: Mapping[str, Any], name: str, where: str) -> 
             if len(found) == 1:
                 return _affine(found.pop())
     raise UnsupportedModel(
-        f"{where}: the range of the input of {name!r} can't be read off the data flow of the "
-        "module: tune the FP32 model again"
+        f"{where}: the range of the input of {name!r} can't be derived from the module's data "
+        "flow: tune the FP32 model again"
     )
 
 
@@ -201,7 +201,7 @@ def _weights(
     values, scale, zeros = parts
     if bool((zeros != 0).any()):
         raise UnsupportedModel(
-            f"{where}: the weight of {name!r} is asymmetric, which the kernels here don't take: "
+            f"{where}: the weight of {name!r} is asymmetric, which the kernels here don't support: "
             "tune the FP32 model again"
         )
     found = {f"{name}.weight_int8": values, f"{name}.weight_scale": scale.float()}

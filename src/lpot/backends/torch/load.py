@@ -64,8 +64,8 @@ def load_module(source: Any) -> Prepared:
         pristine = copied(module)
     except _COPY_ERRORS as error:
         raise UnsupportedModel(
-            f"{type(module).__name__} can't be copied ({error}), and a trial works on copies: "
-            "remove what is not plain data from it"
+            f"{type(module).__name__} can't be copied ({error}), but every trial works on a copy: "
+            "remove what can't be copied from it"
         ) from error
     return Prepared(private(pristine), dict(module.named_parameters()))
 
@@ -73,13 +73,14 @@ def load_module(source: Any) -> Prepared:
 def _unwrap(source: Any) -> nn.Module:
     if not isinstance(source, nn.Module) and not is_exported(source):
         raise UnsupportedModel(
-            f"a {type(source).__module__}.{type(source).__qualname__} is no torch model: "
+            f"a {type(source).__module__}.{type(source).__qualname__} is not a torch model: "
             "give an nn.Module, or a folder with config.json and model.safetensors"
         )
     module: nn.Module = in_float(unwrapped(source))
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedModel(
-            "a TorchScript module can't be taken apart: give the nn.Module it was made from"
+            "the layers of a TorchScript module can't be replaced: give the nn.Module it was "
+            "made from"
         )
     _check_plain(module)
     return module
@@ -102,12 +103,14 @@ def in_float(module: nn.Module) -> nn.Module:
     """What torch.ao prepared for training, as it was before."""
     if not has_fake_quant(module):
         return module
-    logger.warning("the model was prepared for training by torch.ao: that is taken out again")
+    logger.warning(
+        "the model was prepared for training by torch.ao: its fake quantization is removed"
+    )
     return without_fake_quant(module)
 
 
 def _check_plain(module: nn.Module) -> None:
-    """Refuse what is quantized already, by whatever tool."""
+    """Refuse what is already quantized, by whatever tool."""
     for name, part in module.named_modules():
         home = type(part).__module__
         by = next((tool for start, tool in _TOOLS.items() if home.startswith(start)), None)
@@ -117,13 +120,14 @@ def _check_plain(module: nn.Module) -> None:
             by = "lpot"
         if by is not None:
             raise UnsupportedModel(
-                f"the model is quantized already, by {by} (first at {name or 'the model'!r}, a "
+                f"the model is already quantized, by {by} (first at {name or 'the model'!r}, a "
                 f"{type(part).__name__}): give the FP32 model that it was made from"
             )
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if is_coded(tensor) or type(tensor).__module__.startswith("torchao."):
             raise UnsupportedModel(
-                f"the model is quantized already: {name!r} is no plain tensor; give the FP32 model"
+                f"the model is already quantized: {name!r} is not a plain tensor; give the FP32 "
+                "model"
             )
 
 
@@ -170,8 +174,8 @@ def empty_module(path: Path) -> nn.Module:
         given = names[0] if names else None
         hint = did_you_mean(str(given), dir(transformers)) if given else ""
         raise UnsupportedModel(
-            f"{path / 'config.json'}: `architectures` names {given!r}, which is no class of "
-            f"transformers{hint}: give the nn.Module instead of the folder"
+            f"{path / 'config.json'}: `architectures` names {given!r}, which is not a "
+            f"transformers class{hint}: give the nn.Module instead of the folder"
         )
     check_sizes(raw, path)
     kind: Any = cls
@@ -194,7 +198,7 @@ def made_of(path: Path, make: Callable[[], Made]) -> Made:
     made = guarded(make)
     if isinstance(made, Exception):
         raise UnsupportedModel(
-            f"{path}: transformers can't make a model of it ({type(made).__name__}: {told(made)}): "
-            "save it again, or give the nn.Module"
+            f"{path}: transformers can't load a model from it ({type(made).__name__}: "
+            f"{told(made)}): save it again, or give the nn.Module"
         ) from made
     return made

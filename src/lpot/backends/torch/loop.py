@@ -56,7 +56,7 @@ def _made(known: Trainers, named: Mapping[str, Any], base: type, *first: Any) ->
     try:
         return kind(*first, **given)
     except (TypeError, ValueError) as error:
-        raise ConfigError(f"{name} does not take its options: {error}", known.what) from error
+        raise ConfigError(f"{name} does not accept its options: {error}", known.what) from error
 
 
 def _tell(hooks: Any, name: str, *args: Any) -> None:
@@ -71,7 +71,7 @@ def label_loss(section: Mapping[str, Any]) -> Loss:
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
         batch = split(raw, None)
         if batch.labels is None:
-            raise DataError("the training data give no labels: they must give (inputs, labels)")
+            raise DataError("the training data has no labels: it must yield (inputs, labels)")
         positional, named = arguments(module, batch.inputs)
         output = next(tensors(module(*positional, **named)))
         return _against_labels(criterion, output, batch.labels)
@@ -115,8 +115,8 @@ class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
 
         if self.teacher_outputs is None:
             raise ConfigError(
-                "call `teacher_model_forward(inputs)` before the loss: it gives what the student "
-                "is compared with",
+                "call `teacher_model_forward(inputs)` before the loss: it computes the outputs "
+                "that the student is compared with",
                 "criterion.KnowledgeDistillationLoss",
             )
         found = self.by_teacher * soft_loss(output, self.teacher_outputs, self.temperature)

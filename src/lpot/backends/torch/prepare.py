@@ -239,7 +239,7 @@ class Prepared:
             return
         logger.warning(
             "%d weight(s) were changed in place while a model was being evaluated, first %r: "
-            "put back. eval_func must not change the model",
+            "they were restored. eval_func must not change the model",
             len(changed),
             changed[0],
         )

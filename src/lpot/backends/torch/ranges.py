@@ -23,13 +23,15 @@ from lpot.core.recipe import Recipe, TensorConfig
 if TYPE_CHECKING:
     from lpot.backends.torch.prepare import Prepared
 
-NEVER_RAN = "it never ran during calibration: it stays FP32"
-NO_KERNEL = "no INT8 kernel of this torch computes it rightly at its shape: it stays FP32"
-ESTRANGED = (
-    "it runs under vmap, on nested tensors or with parameters given at the call, for which "
-    "there is no INT8 kernel: it stays FP32"
+NEVER_RAN = "it never ran during calibration: it stays in FP32"
+NO_KERNEL = (
+    "no INT8 kernel of this torch version computes it correctly at its shape: it stays in FP32"
 )
-TOO_SMALL = "its input is too small for INT8 (below 1e-16 everywhere): it stays FP32"
+ESTRANGED = (
+    "it runs under vmap, on nested tensors or with parameters passed by the caller, for which "
+    "there is no INT8 kernel: it stays in FP32"
+)
+TOO_SMALL = "its input is too small for INT8 (below 1e-16 everywhere): it stays in FP32"
 
 
 def inlet_name(op: str) -> str:

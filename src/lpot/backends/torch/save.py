@@ -37,7 +37,9 @@ logger = logging.getLogger(__name__)
 
 WEIGHTS = "model.safetensors"
 FACTS = "lpot.json"
-ADVICE = "tune again in the same workspace, whose history rebuilds it, or copy the folder anew"
+ADVICE = (
+    "tune again in the same workspace, which rebuilds it from history, or copy the folder again"
+)
 
 
 @dataclass(frozen=True)
@@ -103,9 +105,9 @@ def _verify(model: TorchModel, draft: Path) -> None:
     same = len(expected) == len(found) and all(map(_equal, expected, found))
     if not same:
         raise SaveError(
-            "the saved model gives other outputs than the one in memory; it was not kept. Does its "
-            "forward draw random numbers, other than torch's? Otherwise please report this with "
-            "the model"
+            "the saved model and the one in memory give different outputs, so it was not kept. "
+            "Does its forward draw random numbers from a source other than torch? If not, please "
+            "report this with the model"
         )
 
 
@@ -125,7 +127,7 @@ def restore(backend: TorchBackend, path: Path, module: nn.Module | None = None) 
     """The model that `save` wrote; of `module` only the architecture matters."""
     if not (path / FACTS).is_file():
         raise UnsupportedModel(
-            f"{path}: no {FACTS} in it, so it is no folder written by lpot for torch"
+            f"{path}: no {FACTS} in it, so it is not a torch model saved by lpot"
         )
     if module is None:
         if not (path / "config.json").is_file():
@@ -149,7 +151,11 @@ def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:
     facts = _read_facts(path)
     checked(_Facts, facts, path / FACTS, ADVICE, UnsupportedModel)
     if inner is not None and inner.get("save") != facts.get("save"):
-        logger.info("%s is of another save than %s: its own facts are used", path, WEIGHTS)
+        logger.info(
+            "%s: its description and %s are from different saves: the one in the weights is used",
+            path,
+            WEIGHTS,
+        )
         facts = inner
     shape = checked(_Facts, facts, path / FACTS, ADVICE, UnsupportedModel)
     tensors.pop(shape.guard or "", None)
@@ -160,7 +166,7 @@ def read(backend: TorchBackend, path: Path, module: nn.Module) -> TorchModel:
         return rebuild(backend, Described(tensors, facts), module, str(path))
     except DAMAGE as error:
         raise UnsupportedModel(
-            f"{path}: weights and description don't fit each other, or this architecture "
+            f"{path}: weights and description don't match each other or this architecture "
             f"({type(error).__name__}: {error}): {ADVICE}"
         ) from error
 
@@ -197,5 +203,5 @@ def _safetensors() -> Any:
 def _read_facts(path: Path) -> dict[str, Any]:
     facts = read_json(path / FACTS, ADVICE, UnsupportedModel)
     if not isinstance(facts, dict):
-        raise UnsupportedModel(f"{path / FACTS}: holds no mapping: {ADVICE}")
+        raise UnsupportedModel(f"{path / FACTS}: expected a mapping: {ADVICE}")
     return facts

@@ -133,8 +133,8 @@ def _unwrapped(module: nn.Module) -> nn.Module:
 def _check(prepared: Prepared, trained: nn.Module, trainee: Trainee) -> None:
     if [name for name, _ in trained.named_modules()] != list(prepared.names):
         raise TrainingError(
-            "q_func gave back a model with other modules than it was handed: train the model in "
-            "place, or return the same one"
+            "q_func returned a model with different modules from the one it was given: train the "
+            "model in place, or return the same one"
         )
     for name, tensor in state(trained).items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
@@ -163,14 +163,14 @@ def _untouched(trainee: Trainee) -> str:
             "argument, not another object"
         )
     return (
-        f"q_func ran the model {trainee.runs} time(s), but no weight of it has changed: make the "
-        "optimizer inside q_func from the parameters of its argument (one made before holds those "
-        "of another model), and call backward() and step()"
+        f"q_func ran the model {trainee.runs} time(s), but none of its weights has changed: "
+        "create the optimizer inside q_func from the parameters of its argument (one created "
+        "earlier holds those of another model), and call backward() and step()"
     )
 
 
 def resumed(prepared: Prepared, module: nn.Module, rounding: Mapping[str, Any]) -> Prepared:
     """A prepared for weights trained in an earlier run, which rounded so."""
     if list(dict(module.named_modules())) != list(prepared.names):
-        raise TrainingError("the weights kept from an earlier training are of another model")
+        raise TrainingError("the weights kept from an earlier training belong to another model")
     return Prepared(module, rounding={op: Rounding(*item) for op, item in rounding.items()})

@@ -145,7 +145,7 @@ def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[str, ...]:
     """The weights that a pruner is about; a layer may be named without `.weight`."""
     known = list(store.names())
     if not known:
-        raise ConfigError("the model has no convolution or linear whose weights could be pruned")
+        raise ConfigError("the model has no convolution or linear layer to prune")
     found: list[str] = []
     for name in spec.names:
         full = next((each for each in known if each == name or each.rpartition(".")[0] == name), "")
@@ -204,7 +204,7 @@ class Pruners:
         return (
             f"the training ended with epoch {self.epoch}, before the pruners' end_epoch "
             f"({last.end}): the zeros from {100 * last.at(self.epoch):g} to "
-            f"{100 * last.target:g} % were set after it, and nothing was trained with them"
+            f"{100 * last.target:g} % were set after it, without any training"
         )
 
     def finish(self) -> None:
@@ -222,7 +222,7 @@ def _check_apart(pruners: Sequence[Pruner]) -> None:
         twice = sorted(seen & set(pruner.names))
         if twice:
             raise ConfigError(
-                f"{twice[0]!r} is named by two pruners: give each weight to one of them",
+                f"{twice[0]!r} is named by two pruners: assign each weight to only one",
                 "names",
                 pruner.spec.where,
             )

@@ -40,7 +40,7 @@ def gptq(
     """The weight ([N, K]) on the grid; `hessian` ([K, K]) is the mean of x xᵀ over the inputs."""
     columns = weight.shape[1]
     if hessian.shape != (columns, columns):
-        raise ValueError(f"a Hessian of {hessian.shape} does not go with {columns} columns")
+        raise ValueError(f"a Hessian of {hessian.shape} does not match {columns} columns")
     if not np.isfinite(hessian).all():  # the calibration overflowed: each column for itself
         hessian = np.eye(columns)
     energy = np.diagonal(hessian).astype(np.float32)

@@ -27,10 +27,10 @@ class Format:
 
     def __post_init__(self) -> None:
         if self.bits not in BITS:
-            raise ValueError(f"bits is {self.bits}, none of {', '.join(map(str, BITS))}")
+            raise ValueError(f"bits is {self.bits}, expected one of {', '.join(map(str, BITS))}")
         if self.group_size not in (PER_CHANNEL, *GROUPS):
             accepted = ", ".join(map(str, GROUPS))
-            raise ValueError(f"group_size is {self.group_size}, neither 0 nor one of {accepted}")
+            raise ValueError(f"group_size is {self.group_size}, expected 0 or one of {accepted}")
 
     @property
     def top(self) -> int:

@@ -79,8 +79,8 @@ class Dataset:
             self._kept = [n for n in range(self.count()) if passes(None, self.label(n))]
             if not self._kept and self.count():
                 raise DataError(
-                    f"the filter {type(passes).__name__} rejects all of the {self.count()} samples "
-                    f"of {type(self).__name__} pass"
+                    f"the filter {type(passes).__name__} rejects all {self.count()} samples of "
+                    f"{type(self).__name__}"
                 )
         return self._kept
 

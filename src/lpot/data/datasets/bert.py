@@ -19,7 +19,7 @@ WITH_MASK = ("xlnet", "xlm")
 
 
 class Bert(Dataset):
-    """Features as (inputs by name, labels), or a record file handed to a model that reads it.
+    """Features as (inputs by name, labels), or a record file for a model that reads it itself.
 
     With `dataset`: its samples are tuples of token numbers, attention mask, token types and label
     (classifier) or example index (squad), as transformers' scripts make them. With `root`: one
@@ -32,7 +32,7 @@ class Bert(Dataset):
         root: path of a record file made from SQuAD.
         label_file: SQuAD's json file, with `root`.
         transform: applied to each (inputs, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(

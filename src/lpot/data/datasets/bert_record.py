@@ -20,13 +20,13 @@ class BertRecord(Dataset):
     the postprocess SquadV1 needs.
 
     Args:
-        root: the record file BERT's script made from SQuAD.
+        root: the record file that BERT's script made from SQuAD.
         label_file: the SQuAD v1.1 json file it was made from.
         task: 'squad'.
         model_type: 'bert'.
         transform: applied to each (inputs, unique id).
-        filter: keeps the samples it says yes to.
-        num_cores: accepted and not needed.
+        filter: keeps only samples for which it returns true.
+        num_cores: accepted for compatibility; no effect.
     """
 
     def __init__(

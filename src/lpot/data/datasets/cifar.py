@@ -75,8 +75,8 @@ class CIFAR10(LabelledImages):
         root: folder with cifar-10-batches-py, cifar-10-batches-bin or one of the tar.gz files.
         train: the training part instead of the test part.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        download: accepted; missing files are never fetched silently.
+        filter: keeps only samples for which it returns true.
+        download: accepted for compatibility; nothing is downloaded.
     """
 
     classes = 10
@@ -129,8 +129,8 @@ class CIFAR100(CIFAR10):
         root: folder with cifar-100-python, cifar-100-binary or one of the tar.gz files.
         train: the training part instead of the test part.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        download: accepted; missing files are never fetched silently.
+        filter: keeps only samples for which it returns true.
+        download: accepted for compatibility; nothing is downloaded.
     """
 
     classes = 100

@@ -35,16 +35,16 @@ class COCORaw(Dataset):
     """COCO images with boxes: (image, (boxes, class names, class numbers, image's file name)).
 
     Boxes are ymin, xmin, ymax, xmax in 0 to 1; class numbers are the annotation file's own. Crowds
-    are among the boxes: give the metric the annotation file too (`COCOmAP: {anno_path: …}`), then
-    it treats them as COCO does.
+    are among the boxes: pass the annotation file to the metric too (`COCOmAP: {anno_path: …}`), so
+    that it treats them as COCO does.
 
     Args:
         root: the folder the other two are relative to.
         img_dir: folder of the images.
         anno_dir: the annotation file.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        missing: 'error' for an annotated image that is not there, 'skip' to leave it out.
+        filter: keeps only samples for which it returns true.
+        missing: 'error' if an annotated image is missing, 'skip' to leave it out.
     """
 
     suffix = ""
@@ -91,8 +91,8 @@ class COCONpy(COCORaw):
         npy_dir: folder of the arrays.
         anno_dir: the annotation file.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        missing: 'error' for an annotated image that is not there, 'skip' to leave it out.
+        filter: keeps only samples for which it returns true.
+        missing: 'error' if an annotated image is missing, 'skip' to leave it out.
     """
 
     suffix = ".npy"

@@ -26,8 +26,8 @@ class Dummy(Dataset):
         high: highest value, or a list with one for each input.
         dtype: type of the values, or a list with one for each input.
         label: give each sample the label 0; without it, samples have no label.
-        transform: accepted; random data needs none and it is not applied.
-        filter: accepted and not applied.
+        transform: accepted, but not applied: random data needs none.
+        filter: accepted, but not applied.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Dummy(Dataset):
 
 
 class DummyV2(IterableDataset):
-    """An endless row of random samples; shapes are those of one sample.
+    """An endless stream of random samples; shapes are those of one sample.
 
     Args:
         input_shape: [224, 224, 3], or a list of shapes for several inputs.
@@ -67,8 +67,8 @@ class DummyV2(IterableDataset):
         low: lowest value, or a list with one for each input and label.
         high: highest value, or a list with one for each input and label.
         dtype: type of the values, or a list with one for each input and label.
-        transform: accepted; random data needs none and it is not applied.
-        filter: accepted and not applied.
+        transform: accepted, but not applied: random data needs none.
+        filter: accepted, but not applied.
     """
 
     endless = True
@@ -97,10 +97,10 @@ class DummyV2(IterableDataset):
 
 
 class SparseDummyV2(IterableDataset):
-    """An endless row of random sparse samples: (places, values) of what is not zero.
+    """An endless stream of random sparse samples: (indices, values) of the nonzero elements.
 
-    Places are (n, rank) whole numbers in row-major order, values (n,); several shapes give
-    (places, values, places, values, …).
+    Indices are (n, rank) integers in row-major order, values (n,); several shapes give
+    (indices, values, indices, values, …).
 
     Args:
         dense_shape: [224, 224], or a list of shapes for several inputs.
@@ -109,8 +109,8 @@ class SparseDummyV2(IterableDataset):
         low: lowest value, or a list with one for each input and label.
         high: highest value, or a list with one for each input and label.
         dtype: type of the values, or a list with one for each input and label.
-        transform: accepted; random data needs none and it is not applied.
-        filter: accepted and not applied.
+        transform: accepted, but not applied: random data needs none.
+        filter: accepted, but not applied.
     """
 
     endless = True

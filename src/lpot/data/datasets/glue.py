@@ -76,15 +76,15 @@ class GLUE(Dataset):
     Args:
         data_dir: folder of the task's tsv files, or the folder above it.
         model_name_or_path: local folder with the model's vocab.txt or tokenizer.json.
-        max_seq_length: longer texts are cut, shorter ones padded to this many tokens.
-        do_lower_case: whether to lower the text; true for uncased models.
+        max_seq_length: longer texts are truncated, shorter ones padded to this many tokens.
+        do_lower_case: whether to lowercase the text; true for uncased models.
         task: cola, sst-2, mrpc, sts-b, qqp, mnli, mnli-mm, qnli, rte or wnli.
         model_type: bert, distilbert, mobilebert, roberta, …: which inputs the model takes.
         dynamic_length: pad to the longest of the batch instead of max_seq_length.
         evaluate: the dev part; false takes the train part.
         input_names: other names for token numbers, mask and token types, in that order.
         transform: applied to each (inputs, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(

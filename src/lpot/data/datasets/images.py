@@ -45,12 +45,12 @@ class ImageFiles(Dataset):
 
 
 class ImageFolder(ImageFiles):
-    """Images in one folder a class; the classes are numbered in the folders' sorted order.
+    """Images in one folder per class; the classes are numbered in the folders' sorted order.
 
     Args:
         root: the folder of class folders: root/class_1/xxx.png, root/class_2/xxy.png, …
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(
@@ -80,13 +80,13 @@ class ImageFolder(ImageFiles):
 
 
 class ImagenetRaw(ImageFiles):
-    """Images named in a list with their labels, one `name label` a line.
+    """Images listed in a file with their labels, one `name label` per line.
 
     Args:
         data_path: the folder the names are relative to.
-        image_list: the list; by default data_path/val_map.txt, or the one beside data_path.
+        image_list: the list; by default data_path/val_map.txt, or the one next to data_path.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(
@@ -101,12 +101,12 @@ class ImagenetRaw(ImageFiles):
 
 
 class Imagenet(Dataset):
-    """Deprecated: takes what lies under `root` as ImageRecord or as ImagenetRaw.
+    """Deprecated: reads the files under `root` as ImageRecord or as ImagenetRaw.
 
     Args:
         root: a folder of TFRecord files, or of images with val_map.txt.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(

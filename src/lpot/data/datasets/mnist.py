@@ -20,14 +20,14 @@ IDX_BYTES = 8  # the idx code for unsigned bytes
 
 
 class MNIST(LabelledImages):
-    """Handwritten digits, 28x28 grey, 10 classes.
+    """Handwritten digits, 28x28, greyscale, 10 classes.
 
     Args:
         root: folder with the four idx files (packed or not), or with MNIST/, MNIST/raw/, mnist.npz.
         train: the training part instead of the test part.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        download: accepted; missing files are never fetched silently.
+        filter: keeps only samples for which it returns true.
+        download: accepted for compatibility; nothing is downloaded.
     """
 
     folder = "MNIST"
@@ -74,14 +74,14 @@ class MNIST(LabelledImages):
 
 
 class FashionMNIST(MNIST):
-    """Articles of clothing, 28x28 grey, 10 classes.
+    """Articles of clothing, 28x28, greyscale, 10 classes.
 
     Args:
         root: folder with the four idx files (packed or not), or with FashionMNIST/.
         train: the training part instead of the test part.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        download: accepted; missing files are never fetched silently.
+        filter: keeps only samples for which it returns true.
+        download: accepted for compatibility; nothing is downloaded.
     """
 
     folder = "FashionMNIST"

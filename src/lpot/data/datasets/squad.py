@@ -54,11 +54,11 @@ class SQuAD(Dataset):
         vocab_file: the model's vocab.txt, or its folder.
         max_seq_length: tokens in a window, with the question.
         doc_stride: tokens from one window's start to the next.
-        max_query_length: longer questions are cut.
-        do_lower_case: whether to lower the text; true for uncased models.
+        max_query_length: longer questions are truncated.
+        do_lower_case: whether to lowercase the text; true for uncased models.
         model_type: bert, distilbert or mobilebert: which inputs the model takes.
         transform: applied to each (inputs, unique id).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ def make_examples(articles: list[Any], origin: str = "SQuAD") -> list[SquadExamp
                 for question in paragraph["qas"]:
                     example = _example(question, words, origin)
                     if example.qas_id in examples:
-                        raise DataError(f"{origin}: question {example.qas_id!r} comes twice")
+                        raise DataError(f"{origin}: question {example.qas_id!r} appears twice")
                     examples[example.qas_id] = example
         except (KeyError, TypeError, AttributeError) as error:
             title = article.get("title", number) if isinstance(article, Mapping) else number

@@ -21,11 +21,11 @@ class StyleTransfer(Dataset):
     Args:
         content_folder: folder of content images.
         style_folder: folder of style images.
-        crop_ratio: share cut off each side of the style image.
+        crop_ratio: share cropped from each side of the style image.
         resize_shape: height and width of both.
         image_format: the files' suffix.
         transform: applied to each ((content, style), 0).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     def __init__(

@@ -19,13 +19,13 @@ RECORD_SUFFIXES = {".tfrecord", ".tfrecords", ".record", ".records"}
 
 
 class TFRecordDataset(Dataset):
-    """The raw records of TFRecord files, for a ParseDecode transform to take apart.
+    """The raw records of TFRecord files, for a ParseDecode transform to parse.
 
     Args:
         root: a record file, or a folder of them.
-        transform: applied to each record; ParseDecodeImagenet and its like make (image, label).
+        transform: applied to each record; ParseDecodeImagenet and similar make (image, label).
         filter: refused here, since a raw record has no label; the other datasets take one.
-        num_cores: accepted and not needed.
+        num_cores: accepted for compatibility; no effect.
     """
 
     reader: Callable[[Features, str], Sample] | None = None
@@ -84,8 +84,8 @@ class ImageRecord(TFRecordDataset):
     Args:
         root: folder of files named like validation-000-of-100, or one record file.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
-        num_cores: accepted and not needed.
+        filter: keeps only samples for which it returns true.
+        num_cores: accepted for compatibility; no effect.
     """
 
     reader = staticmethod(imagenet_sample)
@@ -98,9 +98,9 @@ class COCORecord(TFRecordDataset):
 
     Args:
         root: the record file, or a folder of them.
-        num_cores: accepted and not needed.
+        num_cores: accepted for compatibility; no effect.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     reader = staticmethod(coco_sample)
@@ -120,9 +120,9 @@ class VOCRecord(COCORecord):
 
     Args:
         root: folder of files named like val-00000-of-00004.tfrecord, or one record file.
-        num_cores: accepted and not needed.
+        num_cores: accepted for compatibility; no effect.
         transform: applied to each (image, label).
-        filter: keeps the samples it says yes to.
+        filter: keeps only samples for which it returns true.
     """
 
     reader = staticmethod(voc_sample)

@@ -55,13 +55,13 @@ def nms(
 
 
 class DetectionBoxes:
-    """A detector's raw heads to [num_detections, boxes, scores, classes], as mAP takes them.
+    """Turns a detector's raw heads into [num_detections, boxes, scores, classes], as for mAP.
 
     Outputs are [boxes (n, anchors, 4), scores (n, anchors, classes)]. With `anchors` (array or
     .npy file of centre and size) boxes are offsets, divided by `scales`; without, they are corners.
-    `activation` is none, sigmoid or softmax; `background` says that the first class is nothing;
-    `first_class` is the number of the first class that is something. `box_order` is that of the
-    model, yxyx or xyxy; what comes out is (ymin, xmin, ymax, xmax), cut to 0 to 1 with `clip`.
+    `activation` is none, sigmoid or softmax; `background` means that the first class is the
+    background; `first_class` is the number of the first real class. `box_order` is that of the
+    model, yxyx or xyxy; the result is (ymin, xmin, ymax, xmax), clipped to 0 to 1 with `clip`.
     """
 
     each_batch_alone = True

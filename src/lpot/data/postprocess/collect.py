@@ -10,10 +10,10 @@ from lpot.data.postprocess.label import Sample
 
 
 class Collect:
-    """Lets the outputs of the first `length` samples of a pass through and leaves out the rest.
+    """Keeps the outputs of the first `length` samples of a pass and drops the rest.
 
-    For data that were padded to whole batches; put it before SquadV1, which waits by itself until
-    all windows of a question have come.
+    For data that was padded to whole batches; put it before SquadV1, which itself waits until
+    all windows of a question have arrived.
 
     >>> import numpy as np
     >>> Collect(3)((np.zeros((2, 5)), [7, 8]))[1], Collect(1)((np.zeros((2, 5)), [7, 8]))[1]

@@ -13,7 +13,7 @@ Sample = tuple[Any, Any]  # (predictions, labels)
 
 
 class LabelShift:
-    """Takes a number off every class label, for models that count classes from elsewhere.
+    """Subtracts a number from every class label, for models that number classes differently.
 
     >>> LabelShift(1)(("outputs", [1, 5]))
     ('outputs', [0, 4])

@@ -55,18 +55,18 @@ def _from_features(
 
 
 class SquadV1:
-    """Start and end logits of BERT's windows to answers, by the published n-best rules.
+    """Converts start and end logits of BERT's windows to answers, by the published n-best rules.
 
-    Two ways to make it: `SquadV1(label_file, vocab_file, n_best_size=20, max_seq_length=384,
+    Two ways to create it: `SquadV1(label_file, vocab_file, n_best_size=20, max_seq_length=384,
     max_query_length=64, max_answer_length=30, do_lower_case=True, doc_stride=128)`, or
     `SquadV1(eval_examples, eval_features, n_best_size=20, max_answer_length=30,
     do_lower_case=True)` with examples and features of a BERT script.
 
     Outputs may be a list of results (unique_id, start_logits, end_logits), [unique ids, start
     logits, end logits], [start logits, end logits], or one array (n, length, 2). Without ids,
-    labels that are the windows' unique ids are used, else windows are taken in order. Batches may
-    be of any size: a question is answered when all its windows have come. Gives ({question: text},
-    labels); labels that are unique ids become {question: reference answers}.
+    labels that are the windows' unique ids are used, otherwise windows are taken in order. Batches
+    may be of any size: a question is answered once all its windows have arrived. Returns
+    ({question: text}, labels); labels that are unique ids become {question: reference answers}.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:

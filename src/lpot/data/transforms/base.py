@@ -31,7 +31,7 @@ class Transform:
             kind = "bytes of a record" if isinstance(sample, bytes) else type(sample).__name__
             raise DataError(
                 f"{type(self).__name__} takes (image, label), not {kind}: a raw record needs "
-                "ParseDecodeImagenet or its like first"
+                "ParseDecodeImagenet or similar first"
             )
         image, label = sample
         return self.on_image(image), label
@@ -49,7 +49,7 @@ class Transform:
 
 
 class Compose(Transform):
-    """Applies transforms one after the other.
+    """Applies transforms one after another.
 
     Args:
         transform_list: the transforms, in order; a user's own are called with (array, label).

@@ -20,7 +20,7 @@ class ColorJitter(Transform):
         brightness: 0.2 draws a factor from 0.8 to 1.2; or the lowest and highest factor.
         contrast: the same for contrast.
         saturation: the same for saturation.
-        hue: 0.1 draws a turn of the colour circle from -0.1 to 0.1; at most 0.5.
+        hue: 0.1 draws a rotation of the colour wheel from -0.1 to 0.1; at most 0.5.
     """
 
     takes_pillow = True

@@ -55,7 +55,7 @@ class CropToBoundingBox(Transform):
 
 
 class CenterCrop(Transform):
-    """Crops the middle of the image; an odd pixel is left over at the bottom or right.
+    """Crops the centre of the image; an odd pixel is left over at the bottom or right.
 
     Args:
         size: one number for a square, or height and width.
@@ -73,7 +73,7 @@ class CenterCrop(Transform):
 
 
 class PaddedCenterCrop(Transform):
-    """Crops a middle square whose side is size / (size + crop_padding) of the shorter side.
+    """Crops a centred square whose side is size / (size + crop_padding) of the shorter side.
 
     Args:
         size: side of the image the network will see; height and width must be equal.
@@ -116,14 +116,14 @@ class RandomCrop(Transform):
 
 
 class RandomHorizontalFlip(Transform):
-    """Mirrors left and right, for every second sample on average."""
+    """Flips left and right with a probability of one half."""
 
     def on_image(self, image: Any) -> Any:
         return flip(image, axis=1) if generator().random() < 0.5 else image
 
 
 class RandomVerticalFlip(Transform):
-    """Mirrors top and bottom, for every second sample on average."""
+    """Flips top and bottom with a probability of one half."""
 
     def on_image(self, image: Any) -> Any:
         return flip(image, axis=0) if generator().random() < 0.5 else image
@@ -154,7 +154,7 @@ class Transpose(Transform):
 
 
 class TransposeLastChannel(Transpose):
-    """Moves the channels from last to first place."""
+    """Moves the channels from the last to the first axis."""
 
     def __init__(self) -> None:
         super().__init__([2, 0, 1])

@@ -26,14 +26,14 @@ def as_rgb(image: Any) -> np.ndarray:
 
 
 class BilinearImagenet(Transform):
-    """Middle crop, bilinear resize, values to -1 to 1, then (value - mean) * scale.
+    """Centre crop, bilinear resize, values scaled to -1 to 1, then (value - mean) * scale.
 
     Args:
         height: height of the result.
         width: width of the result.
         central_fraction: share of each side that is kept; 0 keeps all.
-        mean_value: taken off each channel after the values lie in -1 to 1.
-        scale: factor at the end.
+        mean_value: subtracted from each channel after scaling to -1 to 1.
+        scale: factor applied last.
     """
 
     takes_pillow = True
@@ -78,18 +78,18 @@ class ResizeCropImagenet(Transform):
     """Bilinear resize of the shorter side, crop, then (value - mean) * scale.
 
     With `std_value`, or with means that all lie in 0 to 1, the values are first divided by 255,
-    then (value - mean) / std, and the channels go first: the ONNX Runtime form of the original.
+    then (value - mean) / std, and the channels go first: the ONNX Runtime variant in LPOT 1.x.
 
     Args:
         height: height of the result.
         width: width of the result.
-        random_crop: crop at a random place instead of the middle.
+        random_crop: crop at a random place instead of the centre.
         resize_side: length of the shorter side before the crop.
-        random_flip_left_right: mirror every second sample on average.
-        mean_value: taken off each channel.
-        scale: factor at the end.
+        random_flip_left_right: flip with a probability of one half.
+        mean_value: subtracted from each channel.
+        scale: factor applied last.
         std_value: standard deviation of each channel; see above.
-        data_format: 'channels_last' or 'channels_first'; by default as said above.
+        data_format: 'channels_last' or 'channels_first'; by default as described above.
     """
 
     def __init__(

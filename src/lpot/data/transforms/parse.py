@@ -62,7 +62,7 @@ def coco_sample(features: Features, origin: str) -> Sample:
 def _numbers(features: Features, key: str, kind: type[np.generic], origin: str) -> np.ndarray:
     found = features.get(key, [])
     if isinstance(found, list) and found:
-        raise DataError(f"{origin}: {key!r} holds texts, expected numbers")
+        raise DataError(f"{origin}: {key!r} holds strings, expected numbers")
     return np.asarray(found, dtype=kind)
 
 
@@ -107,18 +107,18 @@ class _Parse(Transform):
 
 
 class ParseDecodeImagenet(_Parse):
-    """Turns an ImageNet record into (image, class number); parsed samples pass unchanged."""
+    """Turns an ImageNet record into (image, class number); parsed samples are unchanged."""
 
     reader = staticmethod(imagenet_sample)
 
 
 class ParseDecodeCoco(_Parse):
-    """Turns a detection record into (image, (boxes, names, numbers, id)); parsed ones pass."""
+    """Turns a detection record into (image, (boxes, names, numbers, id)), if not yet parsed."""
 
     reader = staticmethod(coco_sample)
 
 
 class ParseDecodeVoc(_Parse):
-    """Turns a segmentation record into (image, class of each pixel); parsed samples pass."""
+    """Turns a segmentation record into (image, class of each pixel); parsed ones are unchanged."""
 
     reader = staticmethod(voc_sample)

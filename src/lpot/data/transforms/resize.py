@@ -25,7 +25,7 @@ class Resize(Transform):
         size: one number, or height and width.
         interpolation: 'bilinear', 'nearest', 'bicubic', 'lanczos', 'box' or 'hamming'.
         keep_ratio: with one number: true makes the shorter side that long and keeps the image's
-            proportions; false makes a square. Not given: a square, with a note in the log.
+            proportions; false makes a square. If not given: a square, with a note in the log.
     """
 
     takes_pillow = True
@@ -46,8 +46,8 @@ class Resize(Transform):
         if self._note and height != width:
             self._note = False
             logger.info(
-                "Resize with size %d makes squares; for the shorter side and the image's own "
-                "proportions say keep_ratio: true",
+                "Resize with size %d makes squares; to resize the shorter side and keep the "
+                "aspect ratio, set keep_ratio: true",
                 self.size[0],
             )
         size = shorter_side(height, width, self.size[0]) if self.keep_ratio else self.size
@@ -134,12 +134,12 @@ class RandomResizedCrop(Transform):
 class ResizeWithRatio(Transform):
     """Enlarges until the shorter side reaches `min_dim`, keeps the longer one within `max_dim`.
 
-    The proportions stay. With padding, the image is set into the middle of a square of `max_dim`
+    Proportions are kept. With padding, the image is centred in a square of `max_dim`
     and the boxes of a detection label move along.
 
     Args:
-        min_dim: least length of the shorter side.
-        max_dim: greatest length of the longer side.
+        min_dim: minimum length of the shorter side.
+        max_dim: maximum length of the longer side.
         padding: whether to pad to a square.
         constant_value: the value of the padding.
     """
@@ -185,7 +185,7 @@ class ResizeWithRatio(Transform):
 
 
 class ResizeWithAspectRatio(Transform):
-    """Resizes so that a middle crop of height x width covers `scale` percent of the shorter side.
+    """Resizes so that a centre crop of height x width covers `scale` percent of the shorter side.
 
     Args:
         height: height of the later crop.

@@ -56,7 +56,7 @@ class Normalize(Transform):
 
 
 class Rescale(Transform):
-    """Divides by 255, so that 8-bit values come to lie in 0 to 1, as float32."""
+    """Divides by 255, which maps 8-bit values to 0 to 1, as float32."""
 
     fresh = True
 
@@ -67,10 +67,10 @@ class Rescale(Transform):
 
 
 class KerasRescale(Transform):
-    """Divides by one number and takes off another, as Keras' pretrained models want it.
+    """Divides by one number and subtracts another, as Keras' pretrained models expect.
 
     Args:
-        rescale: the two numbers: [127.5, 1] brings 8-bit values to -1 to 1; none does nothing.
+        rescale: the two numbers: [127.5, 1] maps 8-bit values to -1 to 1; None does nothing.
     """
 
     fresh = True
@@ -78,7 +78,9 @@ class KerasRescale(Transform):
     def __init__(self, rescale: Any = None) -> None:
         self.rescale = [1.0, 0.0] if rescale is None else numbers(rescale, "rescale")
         if len(self.rescale) != 2 or self.rescale[0] == 0:
-            raise ConfigError(f"rescale should be a divisor and what is taken off, not {rescale!r}")
+            raise ConfigError(
+                f"rescale should be a divisor and a value to subtract, not {rescale!r}"
+            )
 
     def on_image(self, image: Any) -> np.ndarray:
         array = to_array(image).astype(np.float32)
@@ -88,7 +90,7 @@ class KerasRescale(Transform):
 
 
 class ShiftRescale(Transform):
-    """Brings 8-bit values to -1 to 1, as float32, and takes 1 off the class label."""
+    """Maps 8-bit values to -1 to 1, as float32, and subtracts 1 from the class label."""
 
     fresh = True
 
@@ -131,13 +133,13 @@ class ToArray(Transform):
 
 
 class ToNDArray(ToArray):
-    """The same as ToArray: the backend makes its own arrays from numpy's."""
+    """The same as ToArray: the backend converts numpy arrays to its own."""
 
 
 class ToTensor(Transform):
     """Moves the channels first and scales 8-bit values to 0 to 1, as float32.
 
-    The result is a numpy array; the backend makes its own tensor of it.
+    The result is a numpy array; the backend converts it to its own tensor.
     """
 
     fresh = True
@@ -157,7 +159,7 @@ class ToTensor(Transform):
 
 
 class ToPILImage(Transform):
-    """Converts an 8-bit array to a Pillow image, for a transform of your own that wants one."""
+    """Converts an 8-bit array to a Pillow image, for a transform of yours that needs one."""
 
     takes_pillow = True
     gives_pillow = True
@@ -173,10 +175,10 @@ class ToPILImage(Transform):
 
 
 class AlignImageChannel(Transform):
-    """Gives the image a number of channels: grey to `dim` copies, RGBA to RGB, RGB to grey.
+    """Sets the number of channels: grey to `dim` copies, RGBA to RGB, RGB to grey.
 
     Args:
-        dim: the number of channels wanted, 1 to 4.
+        dim: the desired number of channels, 1 to 4.
     """
 
     takes_pillow = True

@@ -189,7 +189,9 @@ def _measured(teams: Sequence[Team], batch_size: int) -> tuple[Measured, ...]:
 def _notes(teams: Sequence[Team], cpu: Cpu) -> list[str]:
     notes = list(cpu.notes)
     if not CAN_HALT and len(teams) > 1:
-        notes.append("idle models can't be halted on this system: their threads may disturb")
+        notes.append(
+            "idle models can't be paused on this system: their threads may disturb the timing"
+        )
     settings = teams[0].settings
     threads = (settings.threads or settings.share(cpu)) * settings.instances
     if threads > cpu.cores:
@@ -197,5 +199,5 @@ def _notes(teams: Sequence[Team], cpu: Cpu) -> list[str]:
     for team in teams:
         quarters = np.percentile([pace[0] for pace in team.paces], [25, 50, 75])
         if quarters[2] - quarters[0] > NOISY * quarters[1]:
-            notes.append(f"{team.contestant.label}: rounds differ a lot, the machine was busy")
+            notes.append(f"{team.contestant.label}: rounds differ a lot: the machine was busy")
     return notes

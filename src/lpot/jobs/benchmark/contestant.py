@@ -183,7 +183,7 @@ def _profile(loaded: Loaded, feed: Any, runs: int) -> dict[str, Any]:
     model = loaded.model
     backend = None if model is None else model.backend
     if not isinstance(backend, Profiled):
-        return {"ops": None, "why": f"{loaded.framework or 'it'} can't tell the time of single ops"}
+        return {"ops": None, "why": f"{loaded.framework or 'it'} can't time single ops"}
     try:
         return {"ops": [op.to_json() for op in backend.profile(model, feed, runs)]}
     except LpotError as error:

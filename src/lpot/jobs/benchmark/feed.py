@@ -50,9 +50,9 @@ def batches(
     if feeds is None:
         if known is None:
             raise ConfigError(
-                "the framework can't tell the model's inputs: give a batch (feeds, b_dataloader), "
-                "or time it through a factory 'pkg.mod:factory' that returns a callable and its "
-                "InputSpecs",
+                "the framework does not report the model's inputs: give a batch (feeds, "
+                "b_dataloader), or time it through a factory 'pkg.mod:factory' that returns a "
+                "callable and its InputSpecs",
                 "feeds",
             )
         settled = settle(known, shapes, batch_size)
@@ -135,5 +135,5 @@ def from_loader(
         found.append(batch.inputs)
         held += batch.nbytes
     if not found:
-        raise DataError("the loader gave no batch: it is empty, or already used up")
+        raise DataError("the loader yielded no batch: it is empty or exhausted")
     return found, True

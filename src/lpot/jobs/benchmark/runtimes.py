@@ -53,7 +53,7 @@ class Choice:
         if not self.margin.significant:
             return (
                 f"no significant difference here between {self.fastest} and {self.runner_up} "
-                f"({self.margin.ratio:.2f} times, {span}): take the one you know"
+                f"({self.margin.ratio:.2f} times, {span}): choose the one you know"
             )
         return (
             f"{self.fastest} is the fastest here: {self.margin.ratio:.2f} times the speed of "
@@ -135,7 +135,7 @@ def tuned_again(fp32: Any, workspace: str | Path) -> Model:
     raw = read_json(place.result, "tune in that workspace first")
     recipe = raw.get("recipe") if isinstance(raw, dict) else None
     if recipe is None:
-        raise HistoryError(f"{place.result}: no result of a finished tuning: tune there first")
+        raise HistoryError(f"{place.result}: no finished tuning: tune there first")
     for trial in History.read(place.history).trials:
         if json.loads(json.dumps(trial.recipe.to_json())) == recipe:
             return recover(fp32, place.history, trial.number)
@@ -153,7 +153,7 @@ def _inputs(
         return given
     if model.inputs is None:
         raise UnsupportedModel(
-            "the framework can't tell the model's inputs: give one batch of inputs"
+            "the framework does not report the model's inputs: give one batch of inputs"
         )
     return synthetic(settle(model.inputs, shapes, batch_size).inputs)
 
@@ -174,7 +174,7 @@ def _compared(teams: Sequence[Team]) -> list[str]:
     for team in teams[1:]:
         found = _outputs(team)
         if [a.shape for a in found] != [b.shape for b in truth]:
-            notes.append(f"{team.contestant.label} gives outputs of other shapes")
+            notes.append(f"{team.contestant.label} gives outputs of different shapes")
             continue
         worst = min((sqnr(a, b) for a, b in zip(truth, found, strict=True)), default=np.inf)
         if worst < ALIKE:

@@ -143,7 +143,7 @@ class Benchmarker:
         except UnsupportedModel as error:
             if wanted.settings.instances > 1 or wanted.settings.cores_per_instance is not None:
                 raise
-            self.listener.note(f"timed in this very process: {error}")
+            self.listener.note(f"timed in this process: {error}")
             return _here(model, wanted)
 
     def _entry(self, source: Any, model: Model) -> Source:

@@ -8,6 +8,7 @@ from typing import Any
 
 from lpot.core.compress.sparsity import Sparsity
 from lpot.core.result import Result
+from lpot.jobs.component.distiller import Distiller
 from lpot.jobs.compress.weights import PruneResult
 
 
@@ -31,12 +32,12 @@ class Step:
         if isinstance(result, PruneResult):
             share = _zeros(result.sparsity)
             return cls(name, result.baseline, result.accuracy, result.met, share)
-        teacher = getattr(component, "teacher_accuracy", None)
-        after = getattr(component, "accuracy", None)
-        remarks = [] if teacher is None else ["before: the teacher's"]
-        sparsity = getattr(component, "sparsity", None)
-        remarks += [_zeros(sparsity)] if isinstance(sparsity, Sparsity) else []
-        return cls(name, teacher, after, getattr(component, "met", None), ", ".join(remarks))
+        if isinstance(component, Distiller):
+            teacher, sparsity = component.teacher_accuracy, component.sparsity
+            remarks = [] if teacher is None else ["compared with the teacher"]
+            remarks += [] if sparsity is None else [_zeros(sparsity)]
+            return cls(name, teacher, component.accuracy, component.met, ", ".join(remarks))
+        return cls(name)
 
 
 def _zeros(sparsity: Sparsity) -> str:
@@ -47,7 +48,7 @@ def chain_report(steps: Sequence[Step]) -> str:
     """A line for each step.
 
     >>> print(chain_report([Step("Pruning", 0.9, 0.89, True, "50.0 % zeros")]))
-    1. Pruning: 0.9000 to 0.8900, holds the bar, 50.0 % zeros
+    1. Pruning: 0.9000 to 0.8900, meets the bar, 50.0 % zeros
     """
     lines = []
     for number, step in enumerate(steps, 1):
@@ -56,7 +57,7 @@ def chain_report(steps: Sequence[Step]) -> str:
             start = "" if step.before is None else f"{step.before:.4f} to "
             parts.append(f"{start}{step.after:.4f}")
         if step.met is not None:
-            parts.append("holds the bar" if step.met else "misses the bar")
+            parts.append("meets the bar" if step.met else "misses the bar")
         parts += [step.remark] if step.remark else []
         lines.append(f"{number}. {step.name}: {', '.join(parts) or 'done'}")
     return "\n".join(lines)

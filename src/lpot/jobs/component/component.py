@@ -90,12 +90,12 @@ def combine(components: tuple[Any, ...]) -> Combined:
         given = ", ".join(type(each).__name__ for each in components) or "nothing"
         raise ConfigError(
             f"given {given}: combine takes one Pruning and one Quantization with `approach: "
-            "quant_aware_training`; append other components one after the other"
+            "quant_aware_training`; append other components one by one"
         )
     if not trains(quantizers[0].config, True):
         raise ConfigError(
             "combine trains once for both: set `approach: quant_aware_training`, or append the "
-            "components one after the other",
+            "components one by one",
             "quantization.approach",
             quantizers[0].config.where("quantization.approach"),
         )

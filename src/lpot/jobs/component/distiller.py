@@ -91,7 +91,7 @@ class Distiller(Hooked):
         section = None if self.config.distillation is None else self.config.distillation.train
         if not isinstance(backend, Teaches):
             raise ConfigError(
-                f"backend {backend.name} has no training loop for this: give train_func",
+                f"backend {backend.name} has no training loop for distillation: give train_func",
                 "distillation.train",
                 self.config.where("distillation.train"),
             )

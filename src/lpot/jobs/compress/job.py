@@ -43,12 +43,12 @@ def compressing(job: Job) -> Job:
     """The job whose search goes through levels of pruning."""
     levels = Levels(job)
     if job.config.tuning.executor.name != "serial":
-        job.add_note("pruned models are trained and tried in this process alone")
+        job.add_note("pruned models are trained and evaluated in this process only")
     return replace(job, policy=Policy(levels.propose, settles=True, check=job.policy.check))
 
 
 class Levels:
-    """The boldest pruning that holds the bar wins; plain INT8 is the last resort.
+    """The boldest pruning that meets the bar wins; plain INT8 is the last resort.
 
     Each level is pruned by sensitivity per latency gained, trained after the FP32 model, and then
     quantized by the search that the configuration names. Trained levels lie in the workspace, so
@@ -72,8 +72,8 @@ class Levels:
             return yaml_loader(job.config, train.dataloader, path)  # type: ignore[no-any-return]
         assert job.calibration is not None  # the plan was checked
         job.add_note(
-            "warning: no training data were given: the pruned model is trained on the calibration "
-            "data, which are few; give train_dataloader or `pruning.train.dataloader`"
+            "warning: no training data was given: the pruned model is trained on the calibration "
+            "samples, which are few; give train_dataloader or `pruning.train.dataloader`"
         )
         return [(batch, None) for batch in job.calibration.batches(job.space.samples)]
 
@@ -85,10 +85,10 @@ class Levels:
                 continue
             if (yield from self._level(space, context, ratio)):
                 return
-            self.job.add_note(f"{pruned(ratio)} does not hold the bar: less is pruned")
+            self.job.add_note(f"{pruned(ratio)} does not meet the bar: trying a smaller share")
         if not (yield from self._search(space, context, None)):
             return
-        self.job.add_note("no pruned model held the bar: the model is quantized alone")
+        self.job.add_note("no pruned model met the bar: the model is quantized without pruning")
 
     def _level(
         self, space: TuningSpace, context: StrategyContext, ratio: float
@@ -133,7 +133,7 @@ class Levels:
             plan = self._planned(ratio)
             if not plan.cuts:
                 self.job.add_note(
-                    f"{word}: nothing that can be cut saves time; this level is left out"
+                    f"{word}: nothing that can be cut saves time; this level is skipped"
                 )
                 return False
             if plan.gain < NEAR * ratio:
@@ -145,7 +145,7 @@ class Levels:
                     plan.model, self.job.model, loader, self.settings.distill
                 )
             except Stopped as stopped:
-                self.job.add_note(f"{word}: {stopped}; the next run starts it over")
+                self.job.add_note(f"{word}: {stopped}; the next run starts it again")
                 return False
             words = plan.words
             variant.card = {"pruning": {"origin": self._origin, "cuts": words}}
@@ -182,7 +182,7 @@ class Levels:
         if self._sensitivity is None:
             backend, few = self.job.backend, self._few()
             assert isinstance(backend, Prunable)
-            self.job.listener.phase("looking for what can be pruned")
+            self.job.listener.phase("finding what can be pruned")
             parts = backend.parts(self.job.model, few, self.settings.blocks)
             recipe = replace(self.job.space.default(), samples=0)
             size = self.settings.batch_size

@@ -136,7 +136,7 @@ def _refitted(bench: Workbench, parts: Parts, kept: Kept, blocks: tuple[str, ...
     small: Model = bench.backend.pruned(bench.model, parts, kept, blocks)
     if not kept and not blocks:
         return small
-    bench.listener.phase("fitting the layers that are left to the full model's")
+    bench.listener.phase("fitting the remaining layers to the full model")
     fitted: Model = bench.backend.refitted(bench.model, parts, kept, blocks, bench.batches)
     truth = [bench.backend.run(bench.model, inputs) for inputs in bench.batches]
     return min((fitted, small), key=lambda model: _harm(bench, bench.batches, truth, model))

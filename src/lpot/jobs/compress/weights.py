@@ -34,7 +34,7 @@ PLACE = "pruning.approach.weight_compression"
 
 @dataclass(frozen=True, eq=False)
 class PruneResult:
-    """The trained model, how sparse it is, and whether it holds the bar."""
+    """The trained model, how sparse it is, and whether it meets the bar."""
 
     model: Model | None  # None while it is still being trained by somebody else
     sparsity: Sparsity
@@ -78,7 +78,7 @@ class WeightPruning:
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
         self.notes: list[str] = [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
-            "effect: units are weighed by weight times gradient"
+            "effect: units are ranked by weight times gradient"
             for pruner in self.pruners.pruners
             if pruner.spec.idle
         ]
@@ -101,7 +101,7 @@ class WeightPruning:
         self.pruners.on_batch_end()
 
     def on_epoch_end(self) -> None:
-        """The sparsest state that holds the bar is remembered."""
+        """The sparsest state that meets the bar is remembered."""
         self.pruners.on_epoch_end()
         self._remember()
 
@@ -160,18 +160,18 @@ class WeightPruning:
         )
 
     def _fall_back(self, sparsity: Sparsity, accuracy: float) -> tuple[Sparsity, float, bool, bool]:
-        """At the least the model as it came, which holds the bar."""
+        """At the least the model as it came, which meets the bar."""
         assert self.baseline is not None and self._best is not None
         bar = self.goal.bar(self.baseline)
-        missed = f"{100 * sparsity.share:.1f} % of zeros give {accuracy:.4f}, below {bar:.4f}"
+        missed = f"{100 * sparsity.share:.1f} % zeros gives {accuracy:.4f}, below {bar:.4f}"
         snapshot, sparse, best = self._best
         self.pruners.store.restore(snapshot)
         if sparse.share >= sparsity.share:
             self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is returned")
             return sparse, best, True, True
         self.notes.append(
-            f"warning: {missed}: the sparsest state that held it is returned, "
-            f"{100 * sparse.share:.1f} % of zeros with {best:.4f}"
+            f"warning: {missed}: the sparsest state that met it is returned, "
+            f"{100 * sparse.share:.1f} % zeros with {best:.4f}"
         )
         return sparse, best, True, False
 
@@ -246,7 +246,7 @@ def specs(config: Config) -> tuple[PrunerSpec, ...]:
     section = None if config.pruning is None else config.pruning.approach.weight_compression
     if section is None:
         raise ConfigError(
-            "nothing says what to prune: give `weight_compression` or `structured`",
+            "nothing to prune is configured: give `weight_compression` or `structured`",
             "pruning.approach",
             config.where("pruning.approach"),
         )

@@ -55,7 +55,7 @@ def continue_text(run: Path, prompt: str, count: int = 32) -> Continuation:
     tokenizer = tokenizer_in(folder)
     ids = np.asarray(tokenizer.encode(prompt).ids, np.int64)
     if not len(ids):
-        raise DataError("the prompt is empty: it has no token to go on from")
+        raise DataError("the prompt is empty: it has no token to continue from")
     ends = _ends(folder)
     low = generate(load(folder / MODEL), ids, count, ends)
     reference = run / FP32_FOLDER / MODEL
@@ -77,7 +77,9 @@ def generate(
     specs = tuple(model.inputs or ())
     caches = [spec.name for spec in specs if is_cache(spec)]
     if not caches:
-        raise DataError("the model has no KV cache to generate with: its inputs name no past")
+        raise DataError(
+            "the model has no KV cache to generate with: it has no input for past keys and values"
+        )
     made = kept_in(caches, model.output_names)
     inputs = feeds(specs, prompt[None])
     found: list[int] = []

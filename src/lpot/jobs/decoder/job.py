@@ -93,7 +93,7 @@ class DecoderJob(Job):
         observations = self.observe(samples)
         if not isinstance(self.backend, Rounding) or observations is None or not observations.probe:
             return {}
-        self.listener.phase("rounding weights, and asking each what it does to the answer")
+        self.listener.phase("rounding the weights and measuring the effect of each on the outputs")
         try:
             return self.backend.tradeoffs(self.model, self.space.choices, observations)
         except LpotError as error:
@@ -134,8 +134,8 @@ class DecoderJob(Job):
             cost = f"{second.size / 1e6:.0f} MB more"
             if not asked:
                 self.add_note(
-                    f"a second format of the weights would read {gain}, for {cost} on disk and in "
-                    "memory: set quantization.weight_only.two_formats"
+                    f"a second format of the weights would process {gain}, for {cost} on disk and "
+                    "in memory: set quantization.weight_only.two_formats"
                 )
                 return
             prompt = self.build(second.recipe)
@@ -144,7 +144,9 @@ class DecoderJob(Job):
                 self.add_note(f"{path}: two formats of the weights, {gain}, for {cost}")
                 return
         if asked:
-            self.add_note("two_formats: no second format for prompts pays and holds the bar")
+            self.add_note(
+                "two_formats: no second format for prompts is worthwhile and meets the bar"
+            )
 
     def _holds(self, model: Model, result: Result) -> bool:
         if self.evaluator is None or result.baseline is None:

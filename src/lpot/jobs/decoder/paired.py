@@ -135,7 +135,7 @@ class PairedPerplexity:
         inputs, labels = batch
         found = losses(run_all(model, inputs), labels)
         if not np.isfinite(found).all():
-            raise EvaluationError(f"window {at + 1} of the text has a loss that is no number")
+            raise EvaluationError(f"window {at + 1} of the text has a loss that is not a number")
         return float(found.sum()), float(found.size)
 
     def _stopped(

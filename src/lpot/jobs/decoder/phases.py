@@ -122,8 +122,8 @@ def told(found: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     slower = [name for name, row in found.items() if row["verdict"] == "slower"]
     return "; ".join(parts) + (
-        f". Slower than FP32 here: {', '.join(slower)}; quantization.weight_only.prompt says what "
-        "prompts count against tokens"
+        f". Slower than FP32 here: {', '.join(slower)}; quantization.weight_only.prompt sets how "
+        "much prompts count against tokens"
         if slower
         else ""
     )

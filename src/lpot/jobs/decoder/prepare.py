@@ -83,7 +83,7 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
         calib, held = calib.part(slice(0, kept)), calib.part(slice(kept, None))
         request.listener.note(
             f"no evaluation text was given: perplexity is measured on the {len(held.ids)} windows "
-            f"of the calibration text that are not calibrated on"
+            f"of the calibration text that are not used for calibration"
         )
         request = replace(request, calib=calib, eval_loader=held)
     if held is not None and _asks_last_word(request):
@@ -145,8 +145,8 @@ def _check_reading(model: Model, windows: TokenWindows) -> None:
         model.backend.run(model, inputs)
     except DataError as error:
         raise DataError(
-            f"the model can't read a window of {ids.shape[1]} tokens up to number {ids.max()}: was "
-            "the text cut by another tokenizer, or is the window longer than the model's "
+            f"the model can't read a window of {ids.shape[1]} tokens up to number {ids.max()}: "
+            "was the text tokenized for another model, or is the window longer than the model's "
             f"positions (quantization.weight_only.prompt_length)? {str(error).rpartition(': ')[2]}"
         ) from error
 

@@ -51,7 +51,7 @@ class TokenWindows:
         """The same, with labels for the last whole word of each window alone."""
         if self.words is None:
             raise DataError(
-                "last_word needs text, not arrays of tokens: words can't be recognised there"
+                "last_word needs text, not arrays of tokens: words can't be recognised in those"
             )
         last = self.words.max(axis=1, keepdims=True) - 1  # the last one may be cut off
         labels = np.where(self.words == last, self.ids, IGNORED)
@@ -84,7 +84,7 @@ def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[st
             found[spec.name] = np.zeros((rows, *_cache_sizes(spec, past)), spec.dtype)
         else:
             raise DataError(
-                f"the model's input {spec.name!r} is none that text alone can feed "
+                f"the model's input {spec.name!r} can't be fed from text alone "
                 f"({IDS}, {MASK}, {PLACES}, past… or cache…): give a loader of whole batches "
                 "instead"
             )
@@ -103,8 +103,9 @@ def _cache_sizes(spec: InputSpec, past: int) -> list[int]:
     sizes = list(spec.shape or ())[1:]
     if sum(not isinstance(size, int) for size in sizes) > 1:
         raise DataError(
-            f"the model's input {spec.name!r} has the shape {list(spec.shape or ())}: besides the "
-            "batch and the past no size of a KV cache may be left open; export it with them"
+            f"the model's input {spec.name!r} has the shape {list(spec.shape or ())}: only the "
+            "batch and the past of a KV cache may be dynamic; export it with its other sizes "
+            "fixed"
         )
     return [size if isinstance(size, int) else past for size in sizes]
 
@@ -117,7 +118,7 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
         return cut(*tokens_of(_read(Path(source)), folder), length, what)
     if isinstance(source, str):
         if not source.split()[1:] and Path(source).suffix:
-            raise DataError(f"{what}: {source!r} looks like a file, but there is none")
+            raise DataError(f"{what}: {source!r} looks like a file, but does not exist")
         return cut(*tokens_of(source, folder), length, what)
     if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
         return cut(*tokens_of("\n\n".join(source), folder), length, what)
@@ -132,8 +133,8 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
             return cut(array, None, length, what)
         if array.shape[1] < FEWEST:
             raise DataError(
-                f"{what} has windows of {array.shape[1]} tokens: one to read and one to predict "
-                "are the fewest"
+                f"{what} has windows of {array.shape[1]} tokens: expected at least two, one to "
+                "read and one to predict"
             )
         return TokenWindows(array)
     return None
@@ -159,7 +160,7 @@ def tokens_of(text: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     tokenizer = tokenizer_in(folder)
     found: Any = guarded(lambda: tokenizer.encode(text, add_special_tokens=False))
     if isinstance(found, Exception):
-        raise DataError(f"{folder}: its {TOKENIZER} can't cut this text ({found})") from found
+        raise DataError(f"{folder}: its {TOKENIZER} can't tokenize this text ({found})") from found
     words = np.asarray([-1 if word is None else word for word in found.word_ids], np.int64)
     return np.asarray(found.ids, np.int64), words
 
@@ -169,14 +170,15 @@ def tokenizer_in(folder: Path | None) -> Any:
     if place is None or not place.is_file():
         where = "the model" if folder is None else str(folder)
         raise DataError(
-            f"a text was given, but {where} has no {TOKENIZER} to cut it with: save the tokenizer "
-            "beside the model (`tokenizer.save_pretrained(folder)`), or give arrays of tokens"
+            f"a text was given, but {where} has no {TOKENIZER} to tokenize it with: save the "
+            "tokenizer beside the model (`tokenizer.save_pretrained(folder)`), or give arrays of "
+            "tokens"
         )
     try:
         tokenizers = importlib.import_module("tokenizers")
     except ImportError as error:
         raise DataError(
-            "cutting text needs the package tokenizers: pip install tokenizers"
+            "tokenizing text needs the package tokenizers: pip install tokenizers"
         ) from error
     found = guarded(lambda: tokenizers.Tokenizer.from_file(str(place)))
     if isinstance(found, Exception):  # plain Exceptions, of a library in Rust

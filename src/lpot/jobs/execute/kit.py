@@ -47,7 +47,7 @@ class Kit:
             model = backend.load(self.request.model, model_spec(self.request.config))
         evaluator = make_evaluator(self.request, model)
         if evaluator is None:
-            raise EvaluationError("a process that makes trials has nothing to evaluate them with")
+            raise EvaluationError("a trial process has nothing to evaluate with")
         evaluator.remember(self.memory)
         return Bench(
             backend=backend,

@@ -33,14 +33,14 @@ class TrialEnded(Exception):
 def over_memory(used: int, allowed: int) -> TrialEnded:
     return TrialEnded(
         f"it used {used >> 20} MiB of the {allowed >> 20} MiB that `tuning.executor.memory` "
-        "allows: its process was ended"
+        "allows: its process was terminated"
     )
 
 
 def over_time(allowed: float) -> TrialEnded:
     return TrialEnded(
         f"it took longer than the {allowed:g} s that `tuning.executor.timeout` allows: its "
-        "process was ended"
+        "process was terminated"
     )
 
 

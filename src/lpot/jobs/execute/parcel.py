@@ -113,7 +113,7 @@ class Parcel:
                 stream.truncate(piece.size)
             if sha256(draft) != piece.digest:
                 draft.unlink()
-                raise OSError(f"{target}: did not arrive as it was sent")
+                raise OSError(f"{target}: arrived corrupted")
             draft.replace(target)
         (place / ".whole").touch()
 

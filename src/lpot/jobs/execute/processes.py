@@ -133,7 +133,7 @@ class _Worker:
             if isinstance(trial, EOFError | OSError):
                 return self._failed(TrialEnded(self._cause()), spent)
             if not isinstance(trial, Trial):
-                said = "the line to its process was written to by the code it runs"
+                said = "the code it runs wrote to the pipe that lpot uses"
                 return self._failed(TrialEnded(said), spent)
             return trial
         if not self._process.is_alive() and not self.connection.poll():
@@ -177,12 +177,12 @@ class _Worker:
         cause = self._cause()
         return self._unusable(
             f"it could not be started ({cause}). A script that tunes must do so under "
-            '`if __name__ == "__main__":`, for each process imports it again'
+            '`if __name__ == "__main__":`, since each process imports it again'
         )
 
     def _unusable(self, cause: str) -> LpotError:
         self.end()
-        return LpotError(f"executor: process: a process for trials can't work: {cause}")
+        return LpotError(f"executor: process: a trial process failed: {cause}")
 
     def _failed(self, cause: TrialEnded, spent: float) -> Trial:
         self.end()
@@ -192,7 +192,7 @@ class _Worker:
         self._process.join(5)
         code = self._process.exitcode
         if code is None:
-            return "its process closed the line"
+            return "its process closed its pipe"
         if code < 0:
             hint = " (out of memory?)" if code == -signal.SIGKILL else ""
             return f"its process was killed by {signal.Signals(-code).name}{hint}"

@@ -82,7 +82,7 @@ class RayExecutor:
                     if orders.finish(trial.number):
                         yield trial, None
         except ClusterGone as error:
-            self.stop(f"{error}; the best so far is kept, and the same call goes on")
+            self.stop(f"{error}; the best so far is kept: repeat the call to resume")
             self._gone = True
 
     def close(self) -> None:
@@ -261,7 +261,10 @@ class RayExecutor:
         if self._room.is_silent(heard) and not self.cluster.is_there():
             raise ClusterGone("the Ray cluster is gone")
         outside = sum(worker.place is None for worker in self._workers)
-        waits = f"{outside} of {self._count} worker(s), each with {self._demand}, wait for room in "
+        waits = (
+            f"{outside} of {self._count} worker(s), each with {self._demand}, are waiting for "
+            "room in "
+        )
         if outside and self._room.is_due(SOON):
             self.note(f"{waits}the Ray cluster, which has {self.cluster.inventory()}")
         if outside < self._count:
@@ -285,4 +288,4 @@ class RayExecutor:
 
     def _unusable(self, error: Exception) -> LpotError:
         said = str(error).strip().splitlines()[-1]
-        return LpotError(f"executor: ray: a worker can't work: {said}")
+        return LpotError(f"executor: ray: a worker failed: {said}")

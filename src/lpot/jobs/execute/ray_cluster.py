@@ -117,14 +117,14 @@ class Cluster:
         if not _speaks_http2(self._given):
             raise LpotError(
                 f"executor: ray: what answers at {self._given!r} is not the head of a Ray cluster: "
-                "something else holds that port; `ray start --head` prints its address"
+                "something else uses that port; `ray start --head` prints its address"
             )
         host, _, port = self._given.rpartition(":")
         real = f"{self.ray.util.get_node_ip_address()}:{port}"
         # Ray takes these words for the machine's own address in the network.
         if host in ("localhost", "127.0.0.1", "[::1]") and not _answers(real):
             raise LpotError(
-                f"executor: ray: for {self._given!r} Ray asks at {real}, where nothing answers: "
+                f"executor: ray: Ray looks for {self._given!r} at {real}, where nothing answers: "
                 "start the head without --node-ip-address, or with one such as 127.0.0.2"
             )
 

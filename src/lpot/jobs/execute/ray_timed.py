@@ -51,7 +51,7 @@ class TimedExecutor:
         self._workers.close()
 
     def _timed(self, trial: Trial, attempt: Attempt) -> Trial:
-        """As `attempt` in core/tune.py has it: those that hold the bar, or all that may be best."""
+        """As `attempt` in core/tune.py has it: those that meet the bar, or all that may be best."""
         score = trial.score
         wanted = trial.met or self._has_budget
         if score is None or score.raced_out or not wanted:

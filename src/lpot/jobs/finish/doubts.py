@@ -34,7 +34,7 @@ def warn_about_scores(job: Job, result: Result) -> None:
         )
     if _ignores_its_model(job, result):
         job.add_note(
-            f"warning: every INT8 trial scored exactly as FP32 does "
+            f"warning: every INT8 trial scored exactly the same as FP32 "
             f"({result.baseline.accuracy!r}), and so did an object that is not a model: "
             f"is {job.request.door.evaluate} using the model it is given?"
         )

@@ -29,7 +29,7 @@ def held_out_evaluator(job: Job) -> Evaluator | None:
     made = make_evaluator(replace(job.request, eval_func=None, eval_loader=given), job.source)
     if made is None:
         raise EvaluationError(
-            "held-out data were given as a loader, and there is no metric to score them with: give "
+            "held-out data was given as a loader, but there is no metric to score it with: give "
             "held_out as a function of the model, or name a metric"
         )
     return made
@@ -53,7 +53,7 @@ def with_held_out(job: Job, result: Result) -> Result:
     met = job.goal.is_met(low, fp32)
     told = f"on held-out data FP32 scores {fp32:.6g} and the best {low:.6g}"
     if met:
-        job.add_note(f"{told}: the bar holds there too")
+        job.add_note(f"{told}: the bar is met there too")
     else:
         job.add_note(
             f"warning: {told}, below the bar of {job.goal.bar(fp32):.6g}: this may be "

@@ -20,7 +20,7 @@ def with_interval(job: Job, result: Result) -> Result:
     if before is None or after is None:
         _say_unknown(job, result)
         return result
-    job.listener.phase("asking how sure the drop is")
+    job.listener.phase("estimating the uncertainty of the drop")
     found = paired_interval(before, after, job.goal, job.config.tuning.random_seed)
     if found is None:
         return result
@@ -32,8 +32,8 @@ def _say_unknown(job: Job, result: Result) -> None:
     if job.request.eval_func is None or result.baseline is None or result.baseline.samples:
         return
     job.add_note(
-        f"the uncertainty of the drop is unknown: {job.request.door.evaluate} gives one number. "
-        "One that yields a score per sample gets bounds (docs/evaluation.md)"
+        f"the uncertainty of the drop is unknown: {job.request.door.evaluate} returns one number. "
+        "Yield a score per sample to get bounds (docs/evaluation.md)"
     )
 
 
@@ -48,7 +48,7 @@ def _sentence(job: Job, found: Interval) -> str:
     )
     if found.holds(goal.allows) is not None:
         return text
-    text += f": these samples do not prove whether {words.allowed(goal)} is held"
+    text += f": these samples do not prove whether the loss stays within {words.allowed(goal)}"
     if found.needed is None:
         return f"{text}, nor would many more"
     return f"{text}; about {_round(found.needed)} would"

@@ -42,9 +42,8 @@ def finish(job: Job, outcome: Outcome, insight: Insight) -> Result:
         if outcome.trials or was_interrupted(outcome.stopped):
             return float_result(job, _why_nothing(outcome), outcome)
         job.add_note(
-            f"not evaluated: {outcome.stopped} before a trial could be evaluated, so the "
-            "accuracy of this all-INT8 model is unknown; give more time, or a smaller "
-            "evaluation"
+            f"not evaluated: {outcome.stopped} before a trial could be evaluated, so the accuracy "
+            "of this all-INT8 model is unknown; allow more time, or use a smaller evaluation"
         )
         return not_evaluated(job, outcome.stopped, outcome)
     model = job.build(best.recipe)

@@ -23,7 +23,7 @@ def shortfall(job: Job, result: Result, insight: Insight) -> str:
     forbidden = [key.name for key in job.space.choices if job.space.float_config(key) is None]
     if forbidden:
         said.append(
-            f"{len(forbidden)} op(s) may not go back to FP32 by your own rules: {forbidden[0]} …"
+            f"{len(forbidden)} op(s) may not stay in FP32 under your rules: {forbidden[0]} …"
         )
     blamed = _blamed(job, insight)
     if blamed:
@@ -66,7 +66,7 @@ def _next_steps(job: Job, result: Result) -> list[str]:
     if any(option.precision in HALVES for option in options):
         steps.append("`strategy: auto_mixed_precision` for 16-bit floats")
     if isinstance(job.backend, Trainable) and job.request.q_func is None:
-        steps.append("training with INT8's rounding in it (`train=`)")
+        steps.append("quantization-aware training (`train=`)")
     allows = job.goal.relative if job.goal.relative is not None else job.goal.absolute
     return [
         *steps,

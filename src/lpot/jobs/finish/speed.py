@@ -93,7 +93,7 @@ def _judged(job: Job, result: Result, comparison: Comparison) -> Result:
         )
     elif faster is None:
         job.add_note(
-            f"no significant difference in speed to FP32 here ({spread}): measure again on a quiet "
-            "machine and with the batch size you will use (`lpot benchmark`)"
+            f"no significant difference in speed from FP32 here ({spread}): measure again on a "
+            "quiet machine and with the batch size you will use (`lpot benchmark`)"
         )
     return replace(result, speed=comparison.ratio, faster=faster)

@@ -131,7 +131,7 @@ class Board:
             return {}
         except (OSError, ValueError, RecursionError) as error:
             logger.warning(
-                "%s/%s can't be read (%s): what is done is found again in the workspaces",
+                "%s/%s can't be read (%s): finished tunings are found from their workspaces",
                 self._workspace,
                 STATE,
                 error,
@@ -153,7 +153,7 @@ def sound_outcome(raw: Any) -> Outcome | None:
         return None
     if damaged_fields(_Result, raw.get("result") or {}):
         return None
-    return checked(Outcome, raw, STATE, "it is made again")
+    return checked(Outcome, raw, STATE, "it is rebuilt")
 
 
 def _row(cell: Cell, outcome: Outcome | None) -> CellRow:

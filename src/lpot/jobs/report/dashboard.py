@@ -59,7 +59,7 @@ class Dashboard:
             return read_report(self.workspace)
         except (LpotError, OSError) as error:
             there = self.workspace.is_dir()
-            waiting = "nothing is in it yet" if there else "it does not exist yet"
+            waiting = "the folder is empty so far" if there else "the folder does not exist yet"
             empty = isinstance(error, HistoryError) and not is_run(self.workspace)
             return f"{self.workspace}: {waiting}" if empty else str(error)
 
@@ -183,7 +183,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A browser that goes away in the middle of an answer is no event.
-        logger.debug("dashboard: a visitor went away", exc_info=True)
+        logger.debug("dashboard: a client disconnected", exc_info=True)
 
 
 def serve(workspace: str | Path, port: int = 0) -> _Server:

@@ -23,7 +23,7 @@ from lpot.jobs.storage.workspace import fetched
 
 logger = logging.getLogger(__name__)
 
-ADVICE = "delete it, and the report is made from the history beside it; or tune again"
+ADVICE = "delete it to make the report from the history beside it, or tune again"
 NEAR = 5  # workspaces named when the one given has nothing
 
 

@@ -99,9 +99,9 @@ class Shape:
     def __post_init__(self) -> None:
         for value in _numbers(self):
             if abs(value) > LARGEST:
-                raise ValueError(f"{value:.3g} is not a figure of a tuning")
+                raise ValueError(f"{value:.3g} is not a valid figure")
         if any(n < 0 for t in self.tensors for n in (*t.fp32_counts, *t.low_counts)):
-            raise ValueError("a histogram counts less than nothing")
+            raise ValueError("a histogram has a negative count")
 
 
 def _numbers(value: Any) -> list[float]:

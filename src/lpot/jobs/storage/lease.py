@@ -56,7 +56,7 @@ class Lease:
             self._store.create(_name(self.generation), json.dumps(self._identity()).encode())
         except Taken as error:
             _held.discard(self._token)
-            raise self._busy("another run, which was quicker,") from error
+            raise self._busy("another run, which started first,") from error
         self._renew()
         for generation in last:
             self._store.delete(_name(generation), _beat(generation))
@@ -151,8 +151,8 @@ class Lease:
 
     def _busy(self, who: str) -> WorkspaceBusy:
         return WorkspaceBusy(
-            f"{self._store.url}: {who} is tuning here: wait for it, stop it, or start apart from "
-            "it with --new-run"
+            f"{self._store.url}: {who} is tuning here: wait for it, stop it, or start a separate "
+            "run with --new-run"
         )
 
     def _read(self, name: str) -> bytes:

@@ -95,7 +95,7 @@ class ObjectStore:
         """Stores raise what they like; credentials and networks fail in a hundred ways."""
         made = guarded(work)
         if isinstance(made, FileExistsError):
-            raise Taken(f"{self.url}/{name}: is there already") from made
+            raise Taken(f"{self.url}/{name}: already exists") from made
         if isinstance(made, FileNotFoundError):
             raise Absent(f"{self.url}/{name}: not found ({made})") from made
         if isinstance(made, Exception):
@@ -115,8 +115,8 @@ def _open(url: str) -> tuple[Any, str]:
     known = sorted(fsspec.available_protocols())
     if protocol not in known:
         raise ConfigError(
-            f"given {url}, whose {protocol}:// is none that fsspec knows, such as s3, gs, az, hdfs "
-            f"or memory{did_you_mean(protocol, known)}",
+            f"given {url}, whose {protocol}:// is unknown to fsspec: expected one such as s3, gs, "
+            f"az, hdfs or memory{did_you_mean(protocol, known)}",
             path="workspace",
         )
     made = guarded(lambda: fsspec.url_to_fs(url))

@@ -68,7 +68,7 @@ def fetched(place: str | Path) -> Path:
     folder = scratch(store.url)
     Mirror(store, folder).pull()
     if not any(folder.iterdir()):
-        raise WorkspaceError(f"{url}: there is nothing there: no workspace, no model")
+        raise WorkspaceError(f"{url}: neither a workspace nor a model was found there")
     if is_held(store):
         (folder / "lock").write_text(f'{{"pid": {os.getpid()}}}')  # shown as under way
     return folder / name
@@ -89,7 +89,7 @@ def scratch(url: str) -> Path:
         folder.mkdir()
     except OSError as error:
         raise WorkspaceError(
-            f"{place}: can't be written ({error.strerror}): set XDG_CACHE_HOME to a folder that can"
+            f"{place}: can't be written ({error.strerror}): set XDG_CACHE_HOME to a writable folder"
         ) from error
     return folder
 
@@ -134,7 +134,7 @@ class RemoteWorkspace(Workspace):
         try:
             self.sync()
         except WorkspaceError as error:
-            logger.warning("%s: the result is in %s; run again to put it there", error, self.folder)
+            logger.warning("%s: the result is in %s; run again to upload it", error, self.folder)
 
     def copy_line(self, line: bytes) -> None:
         if self._segments is not None:

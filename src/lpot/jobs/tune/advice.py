@@ -61,7 +61,7 @@ def _best_advice(job: Job, space: TuningSpace) -> Recipe:
     if added:
         job.add_note(
             f"outlier channels are smoothed ({', '.join(added)}): the error of the outputs "
-            f"falls from {usual:.2g} to {least:.2g} of their power, by calibration data alone"
+            f"falls from {usual:.2g} to {least:.2g} of their power on the calibration data"
         )
     return best
 

@@ -78,7 +78,7 @@ def tune(
     progress: bool | Literal["auto", "plain"] = "auto",
     listener: Listener | None = None,
 ) -> Result:
-    """The best low-precision model that holds the bar.
+    """The best low-precision model that meets the bar.
 
     Args:
         model: A path, or the framework's own object: `onnx.ModelProto`, `nn.Module`, a Keras model,
@@ -100,7 +100,7 @@ def tune(
             with a config that names none.
         max_trials: The maximum number of models to try.
         timeout: Time budget of the search in seconds. It ends earlier if there is nothing left to
-            gain; 0 stops at the first model that holds the bar, unless the strategy settles.
+            gain; 0 stops at the first model that meets the bar, unless the strategy settles.
         sampling_size: The number of calibration samples, or a list of numbers to try.
         seed: Random seed: the same seed gives the same recipes.
         target: The CPU that the model will run on: "this", "avx2", "vnni" or "amx".

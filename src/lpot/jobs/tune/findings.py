@@ -99,5 +99,5 @@ def _key(name: Any, kind: Any) -> OpKey:
 
 def _number(value: Any) -> float:
     if type(value) not in (int, float):
-        raise ValueError(f"{value!r} is no number")
+        raise ValueError(f"{value!r} is not a number")
     return float(value)

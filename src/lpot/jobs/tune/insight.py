@@ -65,7 +65,7 @@ class Insight:
         backend = self.job.backend
         if not isinstance(backend, Differentiable):
             return {}
-        return self._ask("curvature", backend.curvature, "looking at the curvature of the loss")
+        return self._ask("curvature", backend.curvature, "computing the curvature of the loss")
 
     def rest(self, recipe: Recipe) -> Mapping[OpKey, float]:
         """The error that remains when one more op of the recipe is kept in float, op by op."""
@@ -78,7 +78,7 @@ class Insight:
             return {}
         batches = int(job.config.tuning.strategy.confidence_batches)
         probe = observations.probe[:batches]
-        job.listener.phase("ranking what is left in low precision")
+        job.listener.phase("ranking the ops still in low precision")
         leaders = (key for key in recipe.low_ops if key not in self.space.followers)
         one_back = {key: self.space.with_float(recipe, [key]) for key in leaders}
         able = {key: other for key, other in one_back.items() if other != recipe}

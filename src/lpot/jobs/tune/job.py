@@ -109,7 +109,8 @@ class Job(Plan):
         saved = self.backend.save(model, self.best_path)
         if saved != self.best_path:  # inside of it
             raise WorkspaceError(
-                f"{self.best_path}: a folder is in the way of the best model: move it away"
+                f"{self.best_path}: the best model is to be written here, but it is a folder: "
+                "move it away"
             )
 
     def card(self, trial: Trial | None) -> dict[str, Any]:

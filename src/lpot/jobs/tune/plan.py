@@ -106,7 +106,7 @@ class Plan:
         reasons = Counter(info.reason for info in self.capability.ops.values() if info.reason)
         kept = sum(info.can_be_low for info in self.capability.ops.values())
         if kept:
-            reasons["kept in FP32 by your own rules"] = kept
+            reasons["kept in FP32 under your rules"] = kept
         told = "; ".join(f"{count} op(s): {reason}" for reason, count in reasons.most_common(3))
         return f"no op of this model can be quantized ({told or 'it has no ops'})"
 

@@ -136,7 +136,7 @@ class _Look:
         many = (
             "of unknown length" if calibration.length is None else f"{calibration.length} batches"
         )
-        text = f"{many}, {calibration.batch_size} samples a batch; the first one runs"
+        text = f"{many}, {calibration.batch_size} samples a batch; the first one ran"
         yield Check("data", "ok", f"{text} in {words.duration(self.batch_seconds)}")
         if any(map(_is_broken, first.values)):
             yield Check("", "warn", "the first calibration batch holds NaN or Inf")
@@ -166,7 +166,7 @@ class _Look:
             text += f", {followers} of them only between neighbours that are"
         kept = len(low) - len(self.plan.space.choices)
         if kept:
-            text += f"; {kept} stay in FP32 by your own rules"
+            text += f"; {kept} stay in FP32 under your rules"
         yield Check("ops", "ok" if self.plan.space.choices else "warn", text)
         reasons = Counter((info.key.kind, info.reason) for info in ops if not info.can_be_low)
         for (kind, reason), count in reasons.most_common(SHOWN_REASONS):
@@ -218,14 +218,14 @@ class _Look:
             yield Check("history", "fail", str(error))
             return
         except HistoryError as error:
-            yield Check("history", "warn", f"{error}; it will be kept aside")
+            yield Check("history", "warn", f"{error}; it will be set aside")
             return
         if self.known.fingerprint.get("model") != self.plan.fingerprint_of_model:
             self.known = None
-            yield Check("history", "note", f"{path} is of another model: it will be set aside")
+            yield Check("history", "note", f"{path} belongs to another model: it will be set aside")
             return
         count = len(self.known.trials)
-        text = f"{path} knows {count} trial(s): the run resumes from them if config and data match"
+        text = f"{path} has {count} trial(s): the run resumes from them if config and data match"
         yield Check("history", "ok", text)
 
     def evaluation_seconds(self) -> float | None:
@@ -242,7 +242,7 @@ class _Look:
             return f"{text}; no evaluation"
         text += f"; at most {evaluations} evaluations, FP32 included"
         if seconds is None:
-            return f"{text}, each as long as your function takes: the first one will tell"
+            return f"{text}, each takes as long as your function does"
         return (
             f"{text}, about {words.duration(seconds)} each: "
             f"{words.duration(prepare + evaluations * seconds)} at most"
@@ -265,7 +265,7 @@ def room(folder: Path, needed: int) -> int:
         there = there.parent
     if not there.is_dir() or not os.access(there, os.W_OK):
         kind = "not a folder" if not there.is_dir() else "not writable"
-        raise WorkspaceError(f"{folder}: {there} is {kind}: choose another place")
+        raise WorkspaceError(f"{folder}: {there} is {kind}: choose another one")
     free = shutil.disk_usage(there).free
     if free < needed:
         raise WorkspaceError(

@@ -110,7 +110,7 @@ def open_history(job: Job, evaluator: Evaluator) -> History:
     if known is not None and now is not None and known != now:
         job.add_note(
             f"warning: {evaluator.name} changed since this history was written; its "
-            "scores are used anyway. If they no longer hold, delete "
+            "scores are used anyway. If they are no longer valid, delete "
             f"{history.path} or {job.request.door.again}"
         )
     return history

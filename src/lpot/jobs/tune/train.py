@@ -111,7 +111,7 @@ def _run(job: Job, loop: Loop) -> tuple[Model, list[Inputs]]:
     seen = held or list(trainee.seen)
     if not seen:
         raise TrainingError(
-            "q_func trained without ever running the whole model, so nothing is known of its "
+            "q_func trained without ever running the whole model, so nothing is known about its "
             "inputs: give calibration data as well"
         )
     return trained, seen

@@ -17,7 +17,7 @@ def trained_model(backend: Backend, source: Model, workspace: Path, stamp: str) 
     card = read_card(workspace / FOLDER).get("training")
     if not isinstance(card, dict) or card.get("stamp") != stamp:
         raise HistoryError(
-            f"{workspace / FOLDER}: the trained weights of this history are no longer there"
+            f"{workspace / FOLDER}: the trained weights of this history no longer exist"
         )
     if not isinstance(backend, Trainable):
         raise HistoryError(f"{workspace / FOLDER}: backend {backend.name} can't train")

@@ -21,7 +21,7 @@ from lpot.core.publish import drafting
 # What a config raises that names sizes other than those of the tensors.
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 MODEL, STAMP = "model.onnx", "source.json"
-VERSION = 2  # of the graphs written here: a newer one is written again
+VERSION = 3  # of the graphs written here: a newer one is written again
 # What lies beside a decoder and is of use without its weights.
 BESIDE = (
     "config.json",
@@ -52,13 +52,13 @@ def why_no_decoder(source: Any) -> str:
     place = Path(source)
     if place.suffix == ".gguf" or (place.is_dir() and any(place.glob("*.gguf"))):
         return (
-            "GGUF holds weights that are quantized already; give the folder of the FP32 or BF16 "
+            "GGUF holds weights that are already quantized; give the folder of the FP32 or BF16 "
             "model (`save_pretrained`), which transformers makes of a GGUF with "
             "`from_pretrained(folder, gguf_file=…)`"
         )
     if not place.exists():
         return (
-            "no such file or folder; a model of a hub is downloaded first, and saved with "
+            "no such file or folder; download a model from a hub first, and save it with "
             "`save_pretrained(folder)`"
         )
     weights = any(place.glob("*.safetensors")) or (place / "pytorch_model.bin").is_file()
@@ -83,7 +83,7 @@ def export_decoder(source: Any, folder: Path) -> Path:
         graph = write_decoder(Weights(shape, tensors))
     except DAMAGE as error:
         raise UnsupportedModel(
-            f"{source}: its config.json and its weights do not go with each other "
+            f"{source}: its config.json and its weights do not match "
             f"({type(error).__name__}: {error})"
         ) from error
     try:
@@ -144,11 +144,11 @@ def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
     try:
         config = json.loads(place.read_text("utf-8"))
         if not isinstance(config, dict):
-            raise ValueError("it is no mapping")
+            raise ValueError("expected a mapping")
     except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModel(f"{place}: can't be read ({error})") from error
     if "quantization_config" in config:
-        raise UnsupportedModel(f"{place}: the model is quantized already; give the FP32 one")
+        raise UnsupportedModel(f"{place}: the model is already quantized; give the FP32 one")
     return config, FolderTensors(Path(source))
 
 

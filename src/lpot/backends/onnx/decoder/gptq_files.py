@@ -19,7 +19,7 @@ from onnx import NodeProto
 
 from lpot.backends.onnx.decoder.export import copy_beside
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.shape import shape_of
+from lpot.backends.onnx.decoder.shape import DecoderShape, shape_of
 from lpot.backends.onnx.decoder.tensors import FolderTensors
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
@@ -50,13 +50,13 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
     weights = Weights(shape_of(config), FolderTensors(source))
     if weights.shape.family in PACKED:
         raise UnsupportedModel(
-            f"decoders of type {weights.shape.family!r} keep several products in one weight, which "
-            "GPTQ's files have no room for: use the ONNX model"
+            f"decoders of type {weights.shape.family!r} keep several products in one weight, "
+            "which the GPTQ format does not support: use the ONNX model"
         )
     graph, _ = load_graph(model)
     products = list(_products(graph, weights))
     if not products:
-        raise UnsupportedModel(f"{model}: no product of it is in few bits")
+        raise UnsupportedModel(f"{model}: none of its products is quantized to few bits")
     done = {f"{product.module}.weight" for product in products}
     tensors = {name: weights.tensors[name] for name in weights.tensors if name not in done}
     for product in products:
@@ -111,7 +111,24 @@ def _products(graph: Graph, weights: Weights) -> Iterator[Product]:
     """Every MatMulNBits of a layer; the head stays as it is in these files."""
     for node in graph.nodes:
         if node.op_type == "MatMulNBits" and node.name.startswith("layers."):
-            yield Product(_module(node.name, weights), _rounded(graph, node))
+            layer, _, word = node.name.split("/")  # such as layers.3/attn/o_proj
+            parts = _parts(word.removesuffix("_proj"), _rounded(graph, node), weights.shape)
+            for part, rounded in parts.items():
+                yield Product(weights.module(part, int(layer.partition(".")[2])), rounded)
+
+
+def _parts(word: str, rounded: Rounded, shape: DecoderShape) -> dict[str, Rounded]:
+    """Queries, keys and values are one product in the graph and three in these files."""
+    if word != "qkv":
+        return {word: rounded}
+    q, k, _ = shape.qkv_rows
+    places = {"q": slice(0, q), "k": slice(q, q + k), "v": slice(q + k, None)}
+    return {part: _cut(rounded, rows) for part, rows in places.items()}
+
+
+def _cut(rounded: Rounded, rows: slice) -> Rounded:
+    zeros = None if rounded.zeros is None else rounded.zeros[rows]
+    return Rounded(rounded.format, rounded.codes[rows], rounded.scales[rows], zeros)
 
 
 def _rounded(graph: Graph, node: NodeProto) -> Rounded:
@@ -123,9 +140,3 @@ def _rounded(graph: Graph, node: NodeProto) -> Rounded:
     scales = np.asarray(arrays[1], np.float32).reshape(numbers["N"], -1)
     rows = None if zeros is None else np.asarray(zeros, np.uint8).reshape(numbers["N"], -1)
     return unpack_matmul_nbits(np.asarray(arrays[0]), scales, rows, fmt, numbers["K"])
-
-
-def _module(op: str, weights: Weights) -> str:
-    """The module of an op such as layers.3/attn/q_proj."""
-    layer, _, word = op.split("/")
-    return weights.module(word.removesuffix("_proj"), int(layer.partition(".")[2]))

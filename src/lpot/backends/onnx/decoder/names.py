@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -117,8 +118,13 @@ class Weights:
         return self.shape.tied and np.array_equal(self.head()[0], self.table("embedding"))
 
     def linear(self, word: str, layer: int) -> Linear:
-        """[outputs, inputs] and bias, cut out of the packed weight that some families keep."""
+        """[outputs, inputs] and bias, cut out of the packed weight that some families keep.
+
+        `qkv` are the three below each other.
+        """
         shape = self.shape
+        if word == "qkv":
+            return _joined([self.linear(each, layer) for each in "qkv"])
         if shape.family == "gpt2":
             return self._gpt2(word, layer)
         if shape.family == "gpt_neox" and word in "qkv":
@@ -187,3 +193,16 @@ class Weights:
                 f"they begin with {known}"
             )
         return self.tensors[stored]
+
+
+def _joined(parts: Sequence[Linear]) -> Linear:
+    """In a file of its own that the system can drop from memory, as the others lie in theirs."""
+    rows, columns = sum(len(weight) for weight, _ in parts), parts[0][0].shape[1]
+    with tempfile.TemporaryFile() as stream:
+        whole = np.memmap(stream, np.float32, "w+", shape=(rows, columns))
+    np.concatenate([weight for weight, _ in parts], out=whole)
+    whole.flush()
+    if all(bias is None for _, bias in parts):
+        return whole, None
+    biases = [np.zeros(len(weight), np.float32) if bias is None else bias for weight, bias in parts]
+    return whole, np.concatenate(biases)

@@ -45,6 +45,16 @@ class DecoderShape:
     tied: bool = True  # the head may be the embedding
     head_norms: bool = False  # queries and keys are normed, head by head
 
+    @property
+    def qkv_apart(self) -> bool:
+        """Is something done to queries and keys before the attention gets them?"""
+        return self.head_norms or self.rotary not in (0, self.head_dim)
+
+    @property
+    def qkv_rows(self) -> tuple[int, int, int]:
+        """Outputs of the products for queries, keys and values."""
+        return self.heads * self.head_dim, *(2 * (self.kv_heads * self.head_dim,))
+
 
 def shape_of(config: Config) -> DecoderShape:
     """Raises UnsupportedModel with what is accepted where the architecture is not."""
@@ -52,7 +62,7 @@ def shape_of(config: Config) -> DecoderShape:
     make = FAMILIES.get(family)
     if make is None:
         raise UnsupportedModel(
-            f"a transformers model of type {family!r} can't be written as a decoder here: known "
+            f"a transformers model of type {family!r} can't be written as a decoder: supported "
             f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file"
         )
     try:
@@ -68,7 +78,7 @@ def shape_of(config: Config) -> DecoderShape:
     for size in fields(shape):
         value = getattr(shape, size.name)
         if type(value) is int and not 0 <= value <= LARGEST:
-            raise UnsupportedModel(f"config.json: {value} is no {size.name} of a decoder")
+            raise UnsupportedModel(f"config.json: {value} is not a valid {size.name} of a decoder")
     return shape
 
 
@@ -76,11 +86,11 @@ def _rope(config: Config) -> dict[str, Any]:
     """Rotary settings, as transformers 4 and 5 write them."""
     told = config.get("rope_parameters") or config.get("rope_scaling") or {}
     if any(isinstance(value, Mapping) for value in told.values()):
-        raise UnsupportedModel("rotary settings that differ by layer are not known here")
+        raise UnsupportedModel("rotary settings that differ by layer are not supported")
     kind = told.get("rope_type", told.get("type", "default"))
     if kind not in ("default", "linear", "llama3"):
         raise UnsupportedModel(
-            f"rotary positions of type {kind!r} are not known here: default, linear and llama3 are"
+            f"rotary positions of type {kind!r} are not supported: use default, linear or llama3"
         )
     theta: Any = told.get("rope_theta") or config.get("rope_theta") or 1e4
     return {"theta": float(theta), "rope_scaling": dict(told) if kind != "default" else None}
@@ -119,7 +129,7 @@ def _mistral(config: Config) -> DecoderShape:
 
 def _qwen2(config: Config) -> DecoderShape:
     if config.get("use_sliding_window"):
-        raise UnsupportedModel("Qwen with use_sliding_window is not known here: set it to false")
+        raise UnsupportedModel("Qwen with use_sliding_window is not supported: set it to false")
     return _common(config, head_norms=config["model_type"] == "qwen3")
 
 
@@ -154,7 +164,7 @@ def _gemma2(config: Config) -> DecoderShape:
 def _gpt2(config: Config) -> DecoderShape:
     hidden, heads = int(config["n_embd"]), int(config["n_head"])
     if config.get("scale_attn_by_inverse_layer_idx"):
-        raise UnsupportedModel("GPT-2 with scale_attn_by_inverse_layer_idx is not known here")
+        raise UnsupportedModel("GPT-2 with scale_attn_by_inverse_layer_idx is not supported")
     return DecoderShape(
         family="gpt2",
         hidden=hidden,
@@ -173,9 +183,9 @@ def _gpt2(config: Config) -> DecoderShape:
 
 def _opt(config: Config) -> DecoderShape:
     if not config.get("do_layer_norm_before", True):
-        raise UnsupportedModel("OPT with norms behind its layers (350m) is not known here")
+        raise UnsupportedModel("OPT with norms behind its layers (350m) is not supported")
     if config.get("word_embed_proj_dim", config["hidden_size"]) != config["hidden_size"]:
-        raise UnsupportedModel("OPT with projected embeddings (350m) is not known here")
+        raise UnsupportedModel("OPT with projected embeddings (350m) is not supported")
     return _common(
         config,
         activation=str(config.get("activation_function", "relu")),
@@ -205,7 +215,7 @@ def _gpt_neox(config: Config) -> DecoderShape:
 
 def _phi(config: Config) -> DecoderShape:
     if config.get("qk_layernorm"):
-        raise UnsupportedModel("Phi with qk_layernorm is not known here")
+        raise UnsupportedModel("Phi with qk_layernorm is not supported")
     return _common(
         config,
         activation=str(config.get("hidden_act", "gelu_new")),

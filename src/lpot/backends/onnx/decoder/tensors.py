@@ -44,7 +44,7 @@ class FolderTensors(Mapping[str, np.ndarray]):
         if dtype is None:
             raise UnsupportedModel(
                 f"{path.name}: tensor {name!r} is {word}; a decoder is quantized from "
-                f"{', '.join(_DTYPES)} weights, not from ones that are quantized already"
+                f"{', '.join(_DTYPES)} weights, not from ones that are already quantized"
             )
         try:
             raw = np.memmap(path, dtype, "r", place, sizes)
@@ -84,7 +84,7 @@ def _files(folder: Path) -> list[Path]:
         try:
             names = sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))
             if outside := [name for name in names if Path(name).name != name or len(name) > 200]:
-                raise ValueError(f"{outside[0]!r:.80} is no file beside it")
+                raise ValueError(f"{outside[0]!r:.80} is not a file beside it")
         except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise UnsupportedModel(f"{index}: damaged ({error})") from error
         missing = [name for name in names if not (folder / name).is_file()]
@@ -109,7 +109,7 @@ def _header(path: Path) -> tuple[int, dict[str, Any]]:
                 raise ValueError("its header is longer than the file")
             header = json.loads(stream.read(length))
         if not isinstance(header, dict):
-            raise ValueError("its header is no mapping")
+            raise ValueError("its header is not a mapping")
         return 8 + length, header
     except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModel(f"{path}: not a readable safetensors file ({error})") from error

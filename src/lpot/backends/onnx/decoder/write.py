@@ -36,8 +36,8 @@ class _Writer:
         self.shape: DecoderShape = weights.shape
         if self.shape.activation not in _ACTIVATIONS:
             raise UnsupportedModel(
-                f"activation {self.shape.activation!r} is not known here: "
-                f"{', '.join(_ACTIVATIONS)} are"
+                f"activation {self.shape.activation!r} is not supported; supported: "
+                f"{', '.join(_ACTIVATIONS)}"
             )
         self.nodes: list[NodeProto] = []
         self.weights: dict[str, np.ndarray] = {}
@@ -108,15 +108,9 @@ class _Writer:
 
     def _attention(self, at: int, x: str) -> str:
         shape, stem = self.shape, f"layers.{at}/attn"
-        q, k, v = (self._linear(word, at, x, f"{stem}/{word}_proj") for word in "qkv")
-        if shape.head_norms:
-            q = self._head_norm("q_norm", at, q, shape.heads)
-            k = self._head_norm("k_norm", at, k, shape.kv_heads)
         # The runtime's attention rotates whole heads; what rotates a part of them goes before it.
         inside = shape.rotary == shape.head_dim
-        if shape.rotary and not inside:
-            q = self._rotated(q, shape.heads, f"{stem}/q_turned")
-            k = self._rotated(k, shape.kv_heads, f"{stem}/k_turned")
+        qkv = self._turned_qkv(at, x, stem) if shape.qkv_apart else self._qkv(at, x, stem)
         past = [f"past_key_values.{at}.key", f"past_key_values.{at}.value"]
         caches = ["cos_cache", "sin_cache"] if inside else []
         settings: dict[str, Any] = {
@@ -128,13 +122,28 @@ class _Writer:
             "local_window_size": self._window(at),
         }
         made = [f"{stem}/attended", f"present.{at}.key", f"present.{at}.value"]
-        inputs = [q, k, v, *past, "seqlens_k", "total_length", *caches]
+        inputs = [*qkv, *past, "seqlens_k", "total_length", *caches]
         self.nodes.append(
             helper.make_node(
                 "GroupQueryAttention", inputs, made, name=stem, domain=MICROSOFT, **settings
             )
         )
         return self._linear("o", at, made[0], f"{stem}/o_proj")
+
+    def _qkv(self, at: int, x: str, stem: str) -> list[str]:
+        """One product for all three, as the attention takes them: one call in place of three."""
+        return [self._linear("qkv", at, x, f"{stem}/qkv_proj"), "", ""]
+
+    def _turned_qkv(self, at: int, x: str, stem: str) -> list[str]:
+        shape = self.shape
+        q, k, v = (self._linear(word, at, x, f"{stem}/{word}_proj") for word in "qkv")
+        if shape.head_norms:
+            q = self._head_norm("q_norm", at, q, shape.heads)
+            k = self._head_norm("k_norm", at, k, shape.kv_heads)
+        if shape.rotary and shape.rotary != shape.head_dim:
+            q = self._rotated(q, shape.heads, f"{stem}/q_turned")
+            k = self._rotated(k, shape.kv_heads, f"{stem}/k_turned")
+        return [q, k, v]
 
     def _rotated(self, x: str, heads: int, output: str) -> str:
         inputs = [x, "past_place", "cos_cache", "sin_cache"]

@@ -111,7 +111,7 @@ class WeightOnlyBackend(OnnxBackend):
 
     def _info(self, graph: Graph, node: NodeProto | None, key: OpKey, target: Target) -> OpInfo:
         if node is None:
-            return OpInfo(key, reason="folded into its neighbour before anything else")
+            return OpInfo(key, reason="folded into its neighbour before quantization")
         reason = _reason(graph, node)
         if reason:
             return OpInfo(key, reason=reason)
@@ -127,7 +127,7 @@ class WeightOnlyBackend(OnnxBackend):
                 if self.guard.allows(columns, rows, config, share)
             )
         if choices == (FP32,):
-            return OpInfo(key, reason="no format of few bits pays for it on this CPU")
+            return OpInfo(key, reason="no low-bit format pays off for it on this CPU")
         return OpInfo(key, choices)
 
     def observe(
@@ -270,17 +270,17 @@ def _bytes(graph: Graph, node: NodeProto, config: OpConfig) -> int:
 def _reason(graph: Graph, node: NodeProto) -> str:
     """Why a weight must stay as it is; empty when it need not."""
     if node.op_type not in KINDS:
-        return "has no weight that is stored in few bits"
+        return "has no weight that can be stored in few bits"
     if node.op_type == "MatMul" and graph.is_constant(node.input[1]):
         weight = graph.weights[node.input[1]]
         if weight.ndim != 2:
-            return "its weight is no matrix"
+            return "its weight is not a matrix"
         if weight.size < SMALL:
-            return "its weight is small: nothing is won"
+            return "its weight is small: nothing is gained"
         if weight.dtype != np.float32:
             return "its weight is not float32"
     if node.op_type == "Gather" and _columns(graph, node) is None:
-        return "looks up no rows of a constant matrix"
+        return "does not look up rows of a constant matrix"
     return why_not(graph, node)
 
 

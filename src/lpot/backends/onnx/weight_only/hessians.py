@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from onnx import NodeProto, helper
-
-
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Of one tensor: the mean of x xᵀ, and the mean step of 8 bits over a batch's own range."""
-
-    hessian: np.ndarray
-    step: float
 
 
 class Gathering:
@@ -24,29 +15,23 @@ class Gathering:
     def __init__(self, widths: Mapping[str, int]) -> None:
         self.names = tuple(widths)
         self._sums = [np.zeros((columns, columns), np.float32) for columns in widths.values()]
-        self._rows, self._steps = np.zeros(len(widths)), np.zeros(len(widths))
-        self._batches = 0
+        self._rows = np.zeros(len(widths))
 
     def add(self, found: Sequence[np.ndarray]) -> None:
         for at in range(len(self.names)):
-            product, shape, least, most = found[4 * at : 4 * at + 4]
+            product, shape = found[2 * at : 2 * at + 2]
             self._sums[at] += product
             self._rows[at] += int(shape[0])
-            self._steps[at] += (max(float(most), 0.0) - min(float(least), 0.0)) / 255
-        self._batches += 1
 
-    def result(self) -> dict[str, Seen]:
+    def result(self) -> dict[str, np.ndarray]:
         return {
-            name: Seen(
-                self._sums[at] / np.float32(max(self._rows[at], 1.0)),
-                float(self._steps[at] / max(self._batches, 1)),
-            )
+            name: self._sums[at] / np.float32(max(self._rows[at], 1.0))
             for at, name in enumerate(self.names)
         }
 
 
 def watched(widths: Mapping[str, int]) -> tuple[list[NodeProto], dict[str, np.ndarray], list[str]]:
-    """Nodes that reduce the tensors to x xᵀ, rows, least and most; their constants and outputs."""
+    """Nodes that reduce the tensors to x xᵀ, and to rows; their constants and outputs."""
     nodes: list[NodeProto] = []
     constants: dict[str, np.ndarray] = {}
     outputs: list[str] = []
@@ -59,12 +44,10 @@ def watched(widths: Mapping[str, int]) -> tuple[list[NodeProto], dict[str, np.nd
             ("Transpose", [flat], turned, {"perm": [1, 0]}),
             ("MatMul", [turned, flat], stem, {}),
             ("Shape", [flat], f"{stem}/rows", {}),
-            ("ReduceMin", [flat], f"{stem}/least", {"keepdims": 0}),
-            ("ReduceMax", [flat], f"{stem}/most", {"keepdims": 0}),
         )
         nodes += [
             helper.make_node(kind, given, [made], name=f"{made}:{kind}", **settings)
             for kind, given, made, settings in steps
         ]
-        outputs += [stem, f"{stem}/rows", f"{stem}/least", f"{stem}/most"]
+        outputs += [stem, f"{stem}/rows"]
     return nodes, constants, outputs

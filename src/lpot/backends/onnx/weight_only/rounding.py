@@ -11,7 +11,7 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import input_specs, release_pages
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, LEARNED, format_of, label
-from lpot.backends.onnx.weight_only.hessians import Gathering, Seen, watched
+from lpot.backends.onnx.weight_only.hessians import Gathering, watched
 from lpot.backends.onnx.weight_only.segments import (
     Segment,
     Tensors,
@@ -40,7 +40,7 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
     wanted.
     """
     left = {
-        name: [config for config in configs if not store.has(name, label(config))]
+        name: [c for c in configs if c.mode == "weight_only" and not store.has(name, label(c))]
         for name, configs in wanted.items()
     }
     nodes = [node for node in graph.nodes if left.get(node.name)]
@@ -77,7 +77,7 @@ def _seen(
     products: Sequence[NodeProto],
     held: Sequence[Tensors],
     rounded: Tensors,
-) -> dict[str, Seen]:
+) -> dict[str, np.ndarray]:
     """The inputs of a segment's products over all batches."""
     widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
     nodes, constants, outputs = watched(widths)
@@ -117,15 +117,11 @@ def _round_one(
     graph: Graph,
     node: NodeProto,
     configs: Sequence[OpConfig],
-    seen: Seen | None,
+    hessian: np.ndarray | None,
     store: WeightStore,
 ) -> None:
     weight = rows_of(graph, node)
-    hessian = None if seen is None else seen.hessian
     for config in configs:
-        if config.mode == "dynamic":
-            store.put_loss(node.name, label(config), _dynamic_loss(weight, config, seen))
-            continue
         stored = _rounded(weight, config, hessian)
         store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
     release_pages(graph.weights[name] for name in node.input if name in graph.weights)
@@ -151,18 +147,6 @@ def _rounded(weight: np.ndarray, config: OpConfig, hessian: np.ndarray | None) -
         scales, rounded = scaled(weight, energy, fmt)
         return Stored(rounded, 1 / scales)
     return Stored(round_to_nearest(weight, fmt, energy))
-
-
-def _dynamic_loss(weight: np.ndarray, config: OpConfig, seen: Seen | None) -> float:
-    """The same for a kernel that rounds its input, too: each value is off by up to half a step."""
-    assert config.weight is not None and config.weight.bits is not None
-    top = (1 << (config.weight.bits - 1)) - 1
-    widest = np.maximum(weight.max(axis=1), -weight.min(axis=1))
-    steps = np.maximum(widest, 1e-30) / top
-    energy = 1.0 if seen is None else float(np.trace(seen.hessian))
-    by_weight = energy * float(np.square(steps).sum()) / 12
-    by_input = 0.0 if seen is None else seen.step**2 / 12 * float(np.vdot(weight, weight))
-    return by_weight + by_input
 
 
 def _loss(weight: np.ndarray, stored: Stored, hessian: np.ndarray | None) -> float:

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from onnx import NodeProto
 
+from lpot.backends.onnx.build import build_graph
 from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.plan import Plan
 from lpot.backends.onnx.run import input_specs
 from lpot.backends.onnx.weight_only.formats import label
 from lpot.backends.onnx.weight_only.segments import (
@@ -39,33 +41,47 @@ def format_errors(
 ) -> dict[str, dict[OpConfig, float]]:
     """Of each node, each alone in each of its formats.
 
-    The error goes with the squared error of the product: the coarsest format is run, the others
-    follow from it by the error that rounding found.
+    Where weights alone are rounded, the error goes with the squared error of the product: the
+    coarsest format is run, the others follow from it by the error that rounding found. A format
+    that rounds inputs as well is run itself.
     """
     known = store.errors()
-    every = {name: _coarsest(name, configs, store) for name, configs in formats.items()}
-    coarsest = {name: config for name, config in every.items() if config is not None}
-    missing = [name for name in coarsest if (name, label(coarsest[name])) not in known]
-    bench = _Bench(graph, list(coarsest), first_tokens(graph, probe)) if missing else None
-    for name in tracked(missing):
+    asked = {name: _asked(name, configs, store) for name, configs in formats.items()}
+    pairs = [(name, config) for name, configs in asked.items() for config in configs]
+    missing = [(name, config) for name, config in pairs if (name, label(config)) not in known]
+    nodes = list(dict.fromkeys(name for name, _ in pairs))
+    bench = _Bench(graph, nodes, first_tokens(graph, probe)) if missing else None
+    for name, config in tracked(missing):
         assert bench is not None
-        word = label(coarsest[name])
-        known[name, word] = bench.error(name, store.get(name, word).values())
+        word = label(config)
+        known[name, word] = bench.error(name, config, store)
         store.put_error(name, word, known[name, word])
-    found: dict[str, dict[OpConfig, float]] = {}
-    for name, configs in formats.items():
-        losses = {config: store.loss(name, label(config)) for config in configs}
-        chosen = coarsest.get(name)
-        most = 1.0 if chosen is None else losses[chosen] or 1.0
-        error = 0.0 if chosen is None else known[name, label(chosen)]
-        found[name] = {config: error * loss / most for config, loss in losses.items()}
-    return found
+    return {
+        name: {config: _known_error(name, config, asked[name], known, store) for config in configs}
+        for name, configs in formats.items()
+    }
 
 
-def _coarsest(name: str, configs: Sequence[OpConfig], store: WeightStore) -> OpConfig | None:
-    """The format that rounding lost most in; None where none rounds weights alone."""
-    rounded = [config for config in configs if config.mode == "weight_only"]
-    return max(rounded, key=lambda config: store.loss(name, label(config)), default=None)
+def _asked(name: str, configs: Sequence[OpConfig], store: WeightStore) -> list[OpConfig]:
+    """The formats that are run: those that round inputs, and of the others the one that rounding
+    lost most in."""
+    alone = [config for config in configs if config.mode == "weight_only"]
+    coarsest = max(alone, key=lambda config: store.loss(name, label(config)), default=None)
+    rest = [config for config in configs if config.mode != "weight_only"]
+    return rest if coarsest is None else [coarsest, *rest]
+
+
+def _known_error(
+    name: str,
+    config: OpConfig,
+    asked: Sequence[OpConfig],
+    known: Mapping[tuple[str, str], float],
+    store: WeightStore,
+) -> float:
+    if config in asked:
+        return known[name, label(config)]
+    coarsest = label(asked[0])
+    return known[name, coarsest] * store.loss(name, label(config)) / store.loss(name, coarsest)
 
 
 def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
@@ -97,18 +113,26 @@ class _Bench:
             self.held.append(self._passed(segment, self.pieces[-1], self.held[-1]))
         self.truth = self._answer(self.held[-1])
 
-    def error(self, name: str, values: np.ndarray) -> float:
-        node, at = self.nodes[name], self.places[name]
-        matrix = values if node.op_type == "Gather" else values.T
-        changed = {_weight(node): np.ascontiguousarray(matrix, np.float32)}
+    def error(self, name: str, config: OpConfig, store: WeightStore) -> float:
+        at = self.places[name]
         segment, now = self.segments[at], self.held[at]
-        now = self._passed(segment, self._piece(segment, now, changed), now)
+        if config.mode == "weight_only":
+            running = self._piece(segment, now, self._rounded(name, config, store))
+        else:
+            running = in_dynamic(self._piece(segment, now, {}), name, config)
+        now = self._passed(segment, running, now)
         for segment, known in zip(self.segments[at + 1 :], self.pieces[at + 1 :], strict=True):
             now = self._passed(segment, known, now)
         found = self._answer(now)
         if self.output != LOGITS:
             return distance([self.truth], [found])
         return divergence(self.truth, found)
+
+    def _rounded(self, name: str, config: OpConfig, store: WeightStore) -> Tensors:
+        node = self.nodes[name]
+        values = store.get(name, label(config)).values()
+        matrix = values if node.op_type == "Gather" else values.T
+        return {_weight(node): np.ascontiguousarray(matrix, np.float32)}
 
     def _piece(self, segment: Segment, example: Tensors, changed: Tensors) -> Piece:
         made = {name for node in segment.nodes for name in node.output}
@@ -125,6 +149,12 @@ class _Bench:
             return found
         step = max(1, found.shape[1] // POSITIONS)
         return np.asarray(found[0, ::step])
+
+
+def in_dynamic(given: Piece, name: str, config: OpConfig) -> Piece:
+    """The piece with one product on an input that is rounded while running."""
+    plan = Plan({}, {name: config}, {}, {}, {})
+    return Piece(build_graph(given.graph, plan, {}, {}), given.outputs)
 
 
 def divergence(truth: np.ndarray, found: np.ndarray) -> float:

@@ -53,12 +53,6 @@ class WeightStore:
         np.savez(stream, **arrays)  # type: ignore[arg-type]
         write_bytes(self._path(op, word), stream.getvalue())
 
-    def put_loss(self, op: str, word: str, loss: float) -> None:
-        """Of a format that is made when the graph is."""
-        stream = io.BytesIO()
-        np.savez(stream, facts=np.array([0, 0, 0, loss], np.float64))
-        write_bytes(self._path(op, word), stream.getvalue())
-
     def get(self, op: str, word: str) -> Stored:
         with np.load(self._path(op, word), allow_pickle=False) as found:
             bits, size, symmetric, _ = found["facts"]
@@ -115,9 +109,7 @@ def _is_whole(path: Path) -> bool:
             if archive.testzip() is not None:
                 return False
         with np.load(path, allow_pickle=False) as found:
-            bits, _, _, _ = found["facts"]
-            if not bits:
-                return True
+            _, _, _, _ = found["facts"]
             rows, _ = found["codes"].shape
             return int(found["columns"]) > 0 and len(found["scales"]) == rows
     except (OSError, ValueError, KeyError, TypeError, EOFError, NotImplementedError):

@@ -54,7 +54,7 @@ def _branch(graph: Graph, word: str) -> GraphProto:
     nodes = []
     for node in graph.nodes:
         if any(attribute.HasField("g") for attribute in node.attribute):
-            raise UnsupportedModel(f"{node.name} has branches of its own: phases can't be joined")
+            raise UnsupportedModel(f"{node.name} has its own branches: the phases can't be joined")
         copied = NodeProto()
         copied.CopyFrom(node)
         copied.input[:], copied.output[:] = renamed(node.input), renamed(node.output)

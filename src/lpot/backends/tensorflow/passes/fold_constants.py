@@ -7,7 +7,7 @@ from tensorflow.python.framework import op_def_registry
 
 from lpot.backends.tensorflow.graph import CONTROL_FLOW, Net
 from lpot.backends.tensorflow.nodes import data_inputs, full_name, has_control, make_const
-from lpot.backends.tensorflow.run import open_session
+from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 # A folded value may be bigger than what it is made of (Tile, Fill), but not without bound.
@@ -20,10 +20,9 @@ def fold_constants(net: Net) -> Net:
     edge = [name for name in net.order if name in foldable and _is_seen(net, name, foldable)]
     if not edge:
         return net
-    graph, session = open_session(net.cut(edge).graph_def(), quick=True)
-    with session:
+    with QuickSession(net.cut(edge)) as session:
         # A node of an unfoldable type may only be passed through on the way to another.
-        edge = [name for name in edge if _fits(graph.get_tensor_by_name(full_name(name)))]
+        edge = [name for name in edge if _fits(session.graph.get_tensor_by_name(full_name(name)))]
         values = session.run([full_name(name) for name in edge])
     changes = {
         name: make_const(name, value)

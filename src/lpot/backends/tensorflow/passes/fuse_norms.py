@@ -50,7 +50,7 @@ def has_fused_norm() -> bool:
     )
     graph_def.versions.producer = tf.compat.v1.GRAPH_DEF_VERSION
     try:
-        _, session = open_session(graph_def)
+        session = open_session(graph_def)
         with session:
             session.run("y:0")
     except (UnsupportedModel, tf.errors.OpError):

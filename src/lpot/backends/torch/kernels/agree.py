@@ -67,8 +67,8 @@ def agrees(kernel: str, call: Call) -> bool:
         return False
     if not off <= STEPS:
         logger.warning(
-            "torch's %s is wrong here (off by %.0f steps of 255 for a weight of %s and an input "
-            "of %s): it is not used for such an op",
+            "torch's %s gives wrong results here (off by %.0f steps of 255 for a weight of %s "
+            "and an input of %s): it is not used for such ops",
             *(kernel, off, list(call.weight), list(call.shape)),
         )
     return off <= STEPS

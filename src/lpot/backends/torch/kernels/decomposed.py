@@ -18,7 +18,7 @@ def decomposed_ops() -> Any:
         torch.ops.quantized_decomposed.quantize_per_tensor  # noqa: B018
     except (ImportError, AttributeError) as error:
         raise UnsupportedModel(
-            f"torch {torch.__version__} has no quantized_decomposed ops, in which a .pt2 program "
-            "is written: export to .onnx"
+            f"torch {torch.__version__} has no quantized_decomposed ops, which a .pt2 program "
+            "needs: export to .onnx"
         ) from error
     return torch.ops.quantized_decomposed

@@ -88,7 +88,9 @@ class EngineKernel:
         if self._float_linear and not emit:
             return _float_linear(packed, inlet, relu)
         if outlet is None:
-            raise ValueError(f"{self.name} needs the output's parameters of a static linear")
+            raise ValueError(
+                f"{self.name} needs the output scale and zero point of a static linear"
+            )
         op = _ops.linear_relu if relu else _ops.linear
         return _between(op, packed, inlet, outlet, emit)
 

@@ -16,11 +16,11 @@ from lpot.core.errors import UnsupportedModel
 RELOAD = "load the other model from its folder, with lpot.load(folder, module=module)"
 MOVE = (
     "a quantized module stays on the CPU and in its dtype: tune the model in the dtype that you "
-    "want (model.half()), and the INT8 model takes and gives that"
+    "want (model.half()), and the INT8 model takes and returns that"
 )
 PICKLE = (
-    "a quantized module can't be pickled (torch.save, a process that is spawned): write it with "
-    "result.model.save(folder) and read it there with lpot.load(folder, module=module); its "
+    "a quantized module can't be pickled (by torch.save, or for a spawned process): save it with "
+    "result.model.save(folder) and load it there with lpot.load(folder, module=module); its "
     "state_dict() holds plain tensors and can be saved"
 )
 
@@ -105,7 +105,7 @@ class LowModule(StandIn):
         """Its own tensors are there already: those of another model would go unnoticed by what was
         packed from them."""
         wrong = self.strangers(state_dict, prefix)
-        error_msgs.extend(f"{key} is packed and can't be exchanged: {RELOAD}" for key in wrong)
+        error_msgs.extend(f"{key} is packed and can't be replaced: {RELOAD}" for key in wrong)
         names = {prefix + name for name, mine in self._buffers.items() if mine is not None}
         missing_keys.extend(sorted(names - set(state_dict)))
         if strict:
@@ -157,7 +157,7 @@ def _refuse(root: nn.Module, state_dict: Mapping[str, Any], prefix: str, *others
             else ()
         )
         if wrong:
-            raise RuntimeError(f"{wrong[0]} is packed and can't be exchanged: {RELOAD}")
+            raise RuntimeError(f"{wrong[0]} is packed and can't be replaced: {RELOAD}")
 
 
 def bias_name(weight: str) -> str:

@@ -14,6 +14,7 @@ from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.kinds import find
 from lpot.backends.torch.prune.cut import Skip
+from lpot.backends.torch.prune.muon import Muon
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import DataError, TrainingError
@@ -48,9 +49,12 @@ def _distill(
     student.train()
     for tensor in student.parameters():
         tensor.requires_grad_(tensor.is_floating_point())
-    optimizer = torch.optim.AdamW(student.parameters(), lr=settings.learning_rate)
+    optimizers = optimizers_of(student, settings.learning_rate)
     steps = settings.epochs * _length(loader)
-    pace = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _pace(step, steps))
+    paces = [
+        torch.optim.lr_scheduler.LambdaLR(each, lambda step: _pace(step, steps))
+        for each in optimizers
+    ]
     names = watched_layers(student, teacher)
     with Watched(student, names) as small, Watched(teacher, names) as large:
         for epoch in tracked(range(settings.epochs)):
@@ -60,20 +64,39 @@ def _distill(
                 inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
                 labels = batch.labels if inputs is batch.inputs else None
                 loss = _loss(student, teacher, inputs, labels, small, large, settings)
-                _step(student, optimizer, loss)
-                pace.step()
+                _step(student, optimizers, loss)
+                for pace in paces:
+                    pace.step()
     return student.eval()
 
 
-def _step(student: nn.Module, optimizer: torch.optim.Optimizer, loss: torch.Tensor) -> None:
+def optimizers_of(student: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for convolutions, AdamW for everything else.
+
+    Large matrices take longer to orthogonalize than to train, and the few weights of each channel
+    of a depthwise convolution have no directions.
+    """
+    dense = {
+        id(part.weight)
+        for part in student.modules()
+        if isinstance(part, nn.modules.conv._ConvNd) and part.groups == 1
+    }
+    weights = [tensor for tensor in student.parameters() if id(tensor) in dense]
+    rest = [tensor for tensor in student.parameters() if id(tensor) not in dense]
+    found: list[torch.optim.Optimizer] = [Muon(weights, rate)] if weights else []
+    return [*found, torch.optim.AdamW(rest, lr=rate)] if rest else found
+
+
+def _step(
+    student: nn.Module, optimizers: Sequence[torch.optim.Optimizer], loss: torch.Tensor
+) -> None:
     if not math.isfinite(loss.item()):
-        raise TrainingError(
-            f"the distillation's loss became {loss.item()}: lower the learning rate"
-        )
-    optimizer.zero_grad()
+        raise TrainingError(f"the distillation loss became {loss.item()}: lower the learning rate")
+    student.zero_grad()
     loss.backward()
     nn.utils.clip_grad_norm_(student.parameters(), CLIP)
-    optimizer.step()
+    for optimizer in optimizers:
+        optimizer.step()
 
 
 def _pace(step: int, steps: int) -> float:
@@ -90,7 +113,7 @@ def _length(loader: Iterable[Any]) -> int:
     except TypeError:
         count = sum(1 for _ in loader)
     if not count:
-        raise DataError("the training loader gives no batch")
+        raise DataError("the training loader yields no batches")
     return count
 
 

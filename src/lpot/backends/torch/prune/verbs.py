@@ -128,7 +128,7 @@ def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
     word = pruned(ratio)
     if word not in model.variants:
         raise HistoryError(
-            f"the recipe is of a model {word}, which is no longer there: run the same job again"
+            f"the recipe is for a model {word}, which no longer exists: run the same job again"
         )
     found: Variant = model.variants[word]
     return found
@@ -151,7 +151,7 @@ def _handle(source: TorchModel, module: nn.Module) -> TorchModel:
 
 def _root(model: TorchModel) -> nn.Module:
     if model.prepared is None:
-        raise UnsupportedModel("this model is quantized already: prune the FP32 model")
+        raise UnsupportedModel("this model is already quantized: prune the FP32 model")
     return model.prepared.root
 
 

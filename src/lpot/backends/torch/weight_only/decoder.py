@@ -36,7 +36,7 @@ def load_decoder(folder: Path, chooser: Chooser | None = None) -> nn.Module:
     lost = [name for name in missing if ".held_" not in name and not name.endswith(".bias")]
     if unknown or (lost and not _is_tied(model, lost)):
         raise UnsupportedModel(
-            f"{folder}: its weights do not go with its config.json "
+            f"{folder}: its weights do not match its config.json "
             f"({', '.join([*lost, *unknown][:3])})"
         )
     return model.eval()
@@ -66,7 +66,7 @@ def _put(model: nn.Module, name: str, module: nn.Module) -> None:
     try:
         place = model.get_submodule(parent)
         if not isinstance(getattr(place, last), nn.Linear):
-            raise AttributeError(f"{name} is no Linear")
+            raise AttributeError(f"{name} is not a Linear")
     except AttributeError as error:
         raise UnsupportedModel(f"config.json describes no module {name!r}: {error}") from error
     setattr(place, last, module)
