@@ -299,3 +299,27 @@ def test_an_evaluation_loader_without_labels_or_batches_is_refused(tune: Any) ->
         tune(eval_loader=feeds, metric=Right())
     with pytest.raises(DataError, match="yielded no batch"):
         tune(eval_loader=[], metric=Right())
+
+
+def runs_it(model: Any) -> float:
+    return float(model.run(None, {})[0])
+
+
+def calls_it(model: Any) -> float:
+    return float(model(1.0))
+
+
+def yields_of_it(model: Any) -> Any:
+    yield model.run(None, {}), 1
+
+
+@pytest.mark.parametrize("function", [runs_it, calls_it, yields_of_it])
+def test_a_model_taken_for_a_session_is_told_what_it_is(tune: Any, function: Any) -> None:
+    with pytest.raises(EvaluationError, match=r"ModelProto, which .*InferenceSession.* runs"):
+        tune(evaluate=function)
+
+
+def test_a_mistake_elsewhere_is_told_as_it_is(tune: Any) -> None:
+    with pytest.raises(EvaluationError, match="has no attribute 'shpe'") as told:
+        tune(evaluate=lambda model: np.zeros(2).shpe)
+    assert "ModelProto" not in str(told.value)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
 from lpot.core.batch import as_array
+from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError
 from lpot.core.model import Model
 from lpot.core.number import as_number
@@ -89,6 +90,17 @@ class FunctionEvaluator:
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         target = model.runner if getattr(self.function, _MARK, False) else model.native
+        try:
+            return self._score(model, target, race)
+        except (AttributeError, TypeError) as error:
+            if not _mistakes(error, target):
+                raise
+            kind = f"{type(target).__module__}.{type(target).__qualname__}"
+            raise EvaluationError(
+                f"{self.name} raised {raised(error)}: its model has the type {kind}{model.native_hint}"
+            ) from error
+
+    def _score(self, model: Model, target: Any, race: Race | None) -> Score:
         start = time.perf_counter()
         race = race if self._trusted else None
         lost = self._look(target, race, start) if self._limited and race is not None else None
@@ -188,6 +200,13 @@ class FunctionEvaluator:
         self._trusted = True
         seconds = time.perf_counter() - start
         return Score(as_number(tally.mean, self.name), seconds, tally.seen)
+
+
+def _mistakes(error: AttributeError | TypeError, target: Any) -> bool:
+    """Whether the model was used as something that it is not."""
+    if isinstance(error, AttributeError):
+        return error.obj is target
+    return f"{type(target).__name__!r} object" in str(error)
 
 
 def _takes_limit(function: Callable[..., Any]) -> bool:

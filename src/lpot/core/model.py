@@ -32,6 +32,8 @@ class Model(ABC):
     probe: Inputs | None = None  # one batch of inputs, to verify what is saved
     holds_architecture: bool = True  # does a saved file say what to compute, or is that code?
 
+    native_hint = ""  # how an eval_func runs the native object, after a comma or semicolon
+
     @property
     @abstractmethod
     def native(self) -> Any:

@@ -29,7 +29,7 @@ def observe(
     model: MxnetModel, batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
-    watch = _Watch(model.even, model.fusion)
+    observer = _Observer(model.even, model.fusion)
     stats = {name: TensorStats.empty() for name in model.fusion.tensors}
     found = Snapshots(sizes, lambda seen, probe: Observations(seen, copied(stats), probe))
     for inputs in batches:
@@ -37,7 +37,7 @@ def observe(
         if not found.seen:
             _check_fusion(model, feeds)
         count = next((len(array) for array in feeds.values() if array.ndim), 1)
-        for name, low, high, values in watch(feeds):
+        for name, low, high, values in observer(feeds):
             if values.size:
                 stats[name].update(values, low, high)
         found.add(feeds, count)
@@ -62,7 +62,7 @@ def _check_fusion(model: MxnetModel, feeds: Feeds) -> None:
             )
 
 
-class _Watch:
+class _Observer:
     """The fused network with reductions for outputs; made anew when a batch has another shape."""
 
     def __init__(self, network: Network, fusion: Fusion) -> None:

@@ -30,6 +30,11 @@ EMBED_LIMIT = 2**31 - 2**27
 class OnnxModel(Model):
     """`graph` is what runs. `prepared` is what trials are built from (the FP32 model only)."""
 
+    native_hint = (
+        ", which onnxruntime.InferenceSession(model.SerializeToString()) runs; a function marked "
+        "@lpot.takes_session gets the session itself"
+    )
+
     def __init__(
         self,
         backend: OnnxBackend,

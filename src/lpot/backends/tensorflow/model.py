@@ -58,6 +58,10 @@ class TensorflowModel(Model):
 
     # -- what eval_func and old scripts see ----------------------------------------------------
 
+    native_hint = (
+        ", a tf.Graph: call it as your model, or run its tensors in a tf.compat.v1.Session"
+    )
+
     @cached_property
     def native(self) -> CallableGraph:
         return CallableGraph(self.net, self.form_of_call)

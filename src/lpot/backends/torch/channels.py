@@ -14,7 +14,7 @@ from lpot.backends.torch.findings import Findings
 from lpot.core.observations import Extremes, Observations
 
 
-class ChannelWatch:
+class ChannelObserver:
     """Extremes and mean squares by channel, op by op.
 
     Ops that read one tensor are told by its identity.

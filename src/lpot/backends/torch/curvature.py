@@ -18,7 +18,7 @@ from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.backends.torch.passes.smooth_channels import Smooth
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed, inlet_name, span_affine
-from lpot.backends.torch.weights import quantize_site
+from lpot.backends.torch.weights import quantize_layer
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError
 from lpot.core.progress import tracked
@@ -127,7 +127,7 @@ def _input_noise(
 def _weight_error(layer: Layer, config: OpConfig, factors: torch.Tensor | None) -> torch.Tensor:
     """Squared rounding error of each weight, in the module's own layout."""
     assert config.weight is not None
-    real = quantize_site(layer, config.weight, None, factors).real()
+    real = quantize_layer(layer, config.weight, None, factors).real()
     if factors is not None:
         real = real / factors
     if is_hf_conv1d(layer.module):

@@ -98,7 +98,7 @@ class Lowering:
 
     def _op(self, chain: Chain) -> None:
         """An int8 op and what it swallows: one call."""
-        name = str(self.captured.site_of(chain.first))
+        name = str(self.captured.layer_of(chain.first))
         module: Any = self.modules[name]
         run: Function = module
         if chain.first in self.plan.byte:
@@ -126,7 +126,7 @@ class Lowering:
             chain = next((c for c in self.plan.chains.values() if c.last is side), None)
             if chain is None or len(chain.last.users) != 1:
                 continue
-            name = str(self.captured.site_of(chain.first))
+            name = str(self.captured.layer_of(chain.first))
             module: Any = self.modules[name]
             if not _can_sum(module) or not self._is_free(other, node):
                 continue

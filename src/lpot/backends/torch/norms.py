@@ -70,7 +70,7 @@ def _dividing(factors: torch.Tensor) -> Callable[..., Any]:
     return hook
 
 
-class NormWatch(TorchFunctionMode):  # type: ignore[misc]
+class NormObserver(TorchFunctionMode):  # type: ignore[misc]
     """Sees who reads the norms' outputs: linears call `enter` and `leave`, all else is noticed."""
 
     def __init__(self, norms: Mapping[str, nn.Module]) -> None:

@@ -8,11 +8,11 @@ from itertools import chain
 import numpy as np
 
 from lpot.backends.torch.data import owned
+from lpot.backends.torch.observer import Observer
 from lpot.backends.torch.passes.equalize_layers import find_factors
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
 from lpot.backends.torch.trust import same_outputs
-from lpot.backends.torch.watch import Watch
 from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.observations import NO_BATCH, Observations, Snapshots
@@ -27,12 +27,12 @@ def observe(
     if first is None:
         raise CalibrationError(NO_BATCH)
     factors = useful_factors(prepared, first)
-    watch = Watch(prepared.equalized(factors), factors)
-    found = Snapshots(sizes, watch.snapshot, owned)
+    observer = Observer(prepared.equalized(factors), factors)
+    found = Snapshots(sizes, observer.snapshot, owned)
     for number, inputs in enumerate(chain((first,), source), start=1):
-        watch.run(inputs, number)
+        observer.run(inputs, number)
         if number == 1:
-            watch.confirm(inputs)
+            observer.confirm(inputs)
         found.add(inputs, Batch(inputs).size)
         if found.is_complete:
             break
@@ -44,9 +44,9 @@ def useful_factors(prepared: Prepared, inputs: Inputs) -> dict[str, np.ndarray]:
     factors = find_factors(prepared.streams, prepared.norms, prepared.layers, prepared.names)
     if not factors:
         return {}
-    watch = Watch(prepared, {})
-    truth = watch.run(inputs, 1)
-    trusted = watch.trusted
+    observer = Observer(prepared, {})
+    truth = observer.run(inputs, 1)
+    trusted = observer.trusted
     factors = {op: item for op, item in factors.items() if prepared.home[op] in trusted}
     if factors and same_outputs(truth, call(prepared.equalized(factors).fresh(), inputs)):
         return factors

@@ -26,7 +26,7 @@ from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.streams import find_streams
-from lpot.backends.torch.weights import Weights, quantize_site, quantize_tensor
+from lpot.backends.torch.weights import Weights, quantize_layer, quantize_tensor
 from lpot.core.ptq.streams import Stream
 from lpot.core.recipe import TensorConfig
 
@@ -186,7 +186,7 @@ class Prepared:
     ) -> dict[str, Weights]:
         module = layer.module
         if smooth is not None:
-            made = quantize_site(layer, config, layer.norm, smooth.factors)
+            made = quantize_layer(layer, config, layer.norm, smooth.factors)
             return {"weight": replace(made, smooth=smooth.product)}
         if layer.spec.family == "recurrent":
             names = [name for pair in weight_names(module) for name in pair]
@@ -216,10 +216,10 @@ class Prepared:
         folded = self.names[norm] if norm is not None else layer.norm
         weight, bias = layer.module.weight, getattr(layer.module, "bias", None)
         if folded is not None or bias is not None:
-            return quantize_site(layer, config, folded)
+            return quantize_layer(layer, config, folded)
         key = (weight.data_ptr(), weight.shape, weight.stride(), layer.spec.axis, config)
         if key not in self._tied:
-            self._tied[key] = quantize_site(layer, config, None)
+            self._tied[key] = quantize_layer(layer, config, None)
         return self._tied[key]
 
     def accept_changes(self) -> None:

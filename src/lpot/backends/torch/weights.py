@@ -64,7 +64,7 @@ def quantize_tensor(
     return Weights(torch.from_numpy(values), scale, axis if per_channel else None, own_bias)
 
 
-def quantize_site(
+def quantize_layer(
     layer: Layer, config: TensorConfig, norm: nn.Module | None, factors: torch.Tensor | None = None
 ) -> Weights:
     """int8 weights of a linear, convolution or lookup, with the batch norm behind it folded in.

@@ -68,7 +68,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-class HandWatch(TorchFunctionMode):  # type: ignore[misc]
+class HandObserver(TorchFunctionMode):  # type: ignore[misc]
     """Tells `see` of every product with one of these weights, known by id."""
 
     def __init__(self, weights: Mapping[int, str], see: Callable[[str, Any], None]) -> None:

@@ -82,7 +82,7 @@ class Capture:
             lines.append(f"{node.name} {node.op} {_target(node)} {args} {sorted(kwargs.items())}")
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
-    def site_of(self, node: fx.Node) -> str | None:
+    def layer_of(self, node: fx.Node) -> str | None:
         """The model-wide name of the module that a node calls."""
         return self.targets[node.target] if node.op == "call_module" else None
 

@@ -54,10 +54,10 @@ def find_chains(
     """Op name → chain, for ops called once with nothing but their input; others keep their own
     output."""
     nodes = captured.graph.nodes
-    calls = Counter(captured.site_of(node) or norm_of(captured, node, modules) for node in nodes)
+    calls = Counter(captured.layer_of(node) or norm_of(captured, node, modules) for node in nodes)
     chains: dict[str, Chain] = {}
     for node in captured.graph.nodes:
-        name = captured.site_of(node)
+        name = captured.layer_of(node)
         layer = layers.get(name) if name is not None else None
         if name is None or layer is None or calls[name] != 1 or not _is_plain_call(node):
             continue
@@ -109,7 +109,7 @@ def norm_of(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) 
     Classes that go on to activate (timm's BatchNormAct2d) call the function with their tensors.
     """
     if node.op == "call_module":
-        name = captured.site_of(node)
+        name = captured.layer_of(node)
         return name if name is not None and is_bare(modules[name]) else None
     if node.op != "call_function" or node.target not in (functional.batch_norm, torch.batch_norm):
         return None

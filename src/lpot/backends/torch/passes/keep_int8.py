@@ -232,7 +232,7 @@ def _readers(
         if node not in able:
             continue
         for user in node.users:
-            name = captured.site_of(user) if user in low else None
+            name = captured.layer_of(user) if user in low else None
             if name is not None and _wants_floats(modules[name]):
                 continue
             if name is None and user in able and user not in low:

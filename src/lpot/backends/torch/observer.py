@@ -10,14 +10,14 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.callers import Owners, is_compiled, is_nested, is_transformed
-from lpot.backends.torch.channels import ChannelWatch
+from lpot.backends.torch.channels import ChannelObserver
 from lpot.backends.torch.data import describe
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels.choose import choose
 from lpot.backends.torch.layout import viewed
-from lpot.backends.torch.modules.by_hand import HandWatch
+from lpot.backends.torch.modules.by_hand import HandObserver
 from lpot.backends.torch.modules.rounded import make_rounded
-from lpot.backends.torch.norms import NormWatch, confirmed, find_norms
+from lpot.backends.torch.norms import NormObserver, confirmed, find_norms
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.equalize_layers import Factors
 from lpot.backends.torch.passes.find_chains import Chain, swallowed
@@ -35,7 +35,7 @@ from lpot.core.numerics import TensorStats
 from lpot.core.observations import Observations, copied
 
 
-class Watch:
+class Observer:
     """A copy of the model with hooks on its ops. The model itself is not touched."""
 
     def __init__(self, prepared: Prepared, factors: Factors) -> None:
@@ -43,7 +43,7 @@ class Watch:
         self._factors = factors
         self._tally = Tally()
         self._trust = Trust()
-        self._channels = ChannelWatch()
+        self._channels = ChannelObserver()
         self._paused = False
         self._op = ""  # begun last
         self._under_way = ""  # the op whose own forward runs
@@ -52,7 +52,7 @@ class Watch:
         self._modules = dict(self._root.named_modules())
         for name, rounding in (prepared.rounding or {}).items():
             make_rounded(self._modules[name], rounding, widens=True)
-        self._norms = NormWatch(find_norms(self._modules))
+        self._norms = NormObserver(find_norms(self._modules))
         self._confirmed: dict[str, str] = {}
         self._viewed: frozenset[str] = frozenset()
         self._owners = Owners({name: self._modules[name] for name in prepared.layers})
@@ -63,7 +63,7 @@ class Watch:
             self._attach(captured)
         linears = {name: self._modules[name] for name in prepared.layers}
         weights = {id(m.weight): n for n, m in linears.items() if type(m) is nn.Linear}
-        self._by_hand = HandWatch(weights, self._used_by_hand)
+        self._by_hand = HandObserver(weights, self._used_by_hand)
 
     def _used_by_hand(self, name: str, value: Any) -> None:
         """Somebody multiplies with a linear's weight without calling the linear."""
@@ -227,8 +227,8 @@ class Watch:
                 continue
             action = float_action(captured, node, self._modules)
             names = [_end_name(ends[node])] if node in ends else []
-            if self._is_repeated(captured.site_of(node), chains):
-                names.append(_end_name(str(captured.site_of(node))))
+            if self._is_repeated(captured.layer_of(node), chains):
+                names.append(_end_name(str(captured.layer_of(node))))
             if node in wanted and node not in inner:
                 names.append(point_name(captured, node))
             if is_add(node):
