@@ -97,7 +97,8 @@ class FunctionEvaluator:
                 raise
             kind = f"{type(target).__module__}.{type(target).__qualname__}"
             raise EvaluationError(
-                f"{self.name} raised {raised(error)}: its model has the type {kind}{model.native_hint}"
+                f"{self.name} raised {raised(error)}: its model has the type {kind}"
+                f"{model.native_hint}"
             ) from error
 
     def _score(self, model: Model, target: Any, race: Race | None) -> Score:
