@@ -15,15 +15,16 @@ from onnx import TensorProto, helper
 import lpot
 from decoder.nets import tiny
 from lpot.backends import get_backend
+from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import DataError
 from lpot.core.model import Model
 from lpot.jobs.decoder.generate import generate, kept_in
 from lpot.jobs.decoder.tokens import feeds, windows_of
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
-from lpot.backends import export_decoder
+from lpot.backends import export_decoder  # noqa: E402
 
 IDS = np.random.default_rng(0).integers(3, 97, (4, 32))
 SETTINGS = {"quantization": {"weight_only": {"prompt_length": 32}}}
@@ -106,3 +107,30 @@ def test_tokens_that_the_model_can_not_read_are_told(
 def test_a_file_that_is_not_there_is_told(source: Any, why: str) -> None:
     with pytest.raises(DataError, match=why):
         windows_of(source, 32, None, "the text")
+
+
+def zeroed(model: Any) -> None:
+    model.model.layers[1].self_attn.o_proj.weight.zero_()
+
+
+def on_a_grid(model: Any) -> None:
+    weight = model.model.layers[0].mlp.down_proj.weight
+    weight.copy_((weight * 16).round().clamp(-7, 7) / 16)
+
+
+def far_off(model: Any) -> None:
+    model.lm_head.weight[0] = 1e4
+
+
+@pytest.mark.parametrize("change", [zeroed, on_a_grid, far_off])
+def test_weights_that_lose_nothing_or_everything(
+    change: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Formats are not asked for their speed: these nets are too small for any."""
+    monkeypatch.setattr(Guard, "allows", lambda *_: True)
+    model = tiny("Llama")
+    with torch.no_grad():
+        change(model)
+    options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
+    result = lpot.tune(model, IDS, goal=0.5, approach="weight_only", config=SETTINGS, **options)
+    assert result.met and result.trials and not [trial for trial in result.trials if trial.error]

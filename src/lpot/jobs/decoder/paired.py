@@ -33,7 +33,13 @@ from lpot.metric.language import losses
 ERRORS = 3.3  # standard errors that a difference must lie from the bar: one in two thousand
 FEWEST = 16  # windows, below which a standard error means little
 STEP = 4  # windows between two looks
+LARGEST = 700.0  # nats whose exponential is a float
 CLOSE = 0.1  # of what may be lost: a standard error that is enough while searching
+
+
+def _exp(loss: float) -> float:
+    """A perplexity, finite however bad the model is: a bad trial is a score, not a failure."""
+    return math.exp(min(loss, LARGEST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +52,7 @@ class WindowLosses:
 
     def score(self, counts: Counts) -> float:
         seen = float(counts @ self.tokens)
-        return math.exp(float(counts @ self.totals) / seen) if seen else math.nan
+        return _exp(float(counts @ self.totals) / seen) if seen else math.nan
 
 
 @dataclass(frozen=True)
@@ -102,7 +108,7 @@ class PairedPerplexity:
         self.pieces.put(model.recipe, WindowLosses(range(count), totals, tokens))
         if is_fp32:
             self._fp32 = totals.tolist()
-        value = math.exp(totals.sum() / tokens.sum())
+        value = _exp(float(totals.sum() / tokens.sum()))
         return Score(value, time.perf_counter() - start, count)
 
     @property
@@ -151,9 +157,7 @@ class PairedPerplexity:
         if not is_clear and found.error > CLOSE * allowed:
             return None
         margin, more = ERRORS * found.error, 0.0 if is_clear else found.error
-        low, value, high = (
-            base * math.exp(found.difference + off) for off in (-margin, more, margin)
-        )
+        low, value, high = (base * _exp(found.difference + off) for off in (-margin, more, margin))
         return value, (low, high)
 
 

@@ -81,7 +81,8 @@ def _known_error(
     if config in asked:
         return known[name, label(config)]
     coarsest = label(asked[0])
-    return known[name, coarsest] * store.loss(name, label(config)) / store.loss(name, coarsest)
+    most = store.loss(name, coarsest)  # 0 where the weights lie on the grid, such as zeros
+    return known[name, coarsest] * (store.loss(name, label(config)) / most if most else 1.0)
 
 
 def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
