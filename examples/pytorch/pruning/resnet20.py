@@ -201,7 +201,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "ratio": given.ratio,
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
-        "samples": 256,
+        "samples": 512,
         "batch_size": given.batch_size,
     }
     pruned = lpot.tune(
