@@ -201,6 +201,14 @@ def test_a_loop_without_hooks_and_hooks_without_a_loop_are_told(net: Any) -> Non
             "pruners:\n        - {parameters: {stride: 0}}",
             ":7: .*parameters: stride: given 0, expected a number of rows",
         ),
+        (
+            "pruners:\n        - {parameters: {patern: 4x4}}",
+            ":7: .*unknown parameter 'patern', did you mean 'pattern'",
+        ),
+        (
+            "pruners:\n        - {prune_type: group_lasso, parameters: {alpha: little}}",
+            ":7: .*alpha: given 'little', expected a number",
+        ),
     ],
 )
 def test_mistakes_come_with_file_and_line(tmp_path: Path, net: Any, lines: str, said: str) -> None:
@@ -212,6 +220,28 @@ def test_mistakes_come_with_file_and_line(tmp_path: Path, net: Any, lines: str, 
     with pytest.raises(ConfigError, match=said):
         prune = Pruning(str(path))
         prune.model, prune.pruning_func = net, loop_of(prune)
+        prune()
+
+
+def test_what_can_not_be_as_sparse_as_asked_for_is_told(net: Any) -> None:
+    told = conf(0.5)
+    told["pruning"]["approach"]["weight_compression"]["pruners"] = [
+        {"names": ["fc"], "method": "global", "parameters": {"stride": 64}}
+    ]
+    prune = Pruning(told)
+    prune.model, prune.train_dataloader = net, TRAIN
+    prune()
+    said = " ".join(prune.result.notes)
+    assert "fc.weight has 0.0 % zeros instead of 50 %" in said and not prune.result.reached
+    assert "'global' has no effect" in said
+
+
+def test_both_kinds_of_pruning_at_once_are_refused(net: Any) -> None:
+    told = conf(0.5)
+    told["pruning"]["approach"]["structured"] = {"ratio": 0.3}
+    prune = Pruning(told)
+    prune.model, prune.train_dataloader, prune.eval_func = net, TRAIN, scorer(TEST)
+    with pytest.raises(ConfigError, match="expected one of them"):
         prune()
 
 

@@ -63,12 +63,12 @@ class ResNet20(nn.Module):
 
 
 class Augmented:
-    """Batches with random crops, flips and colours, new ones in each epoch; half of each batch are
-    other pictures, if there are any. Nobody knows their labels: the FP32 model's outputs do."""
+    """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images are
+    other pictures, if there are any: nobody knows their labels, but the FP32 model's outputs do."""
 
     def __init__(self, images: np.ndarray, others: np.ndarray, size: int = 32) -> None:
         self.images, self.others, self.batch_size = images, others, size
-        self.own = size // 2 if len(others) else size
+        self.own = 5 * size // 8 if len(others) else size
         self.draw = np.random.default_rng(0)
 
     def __len__(self) -> int:
