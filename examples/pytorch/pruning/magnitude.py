@@ -33,11 +33,11 @@ def pruned(
     folder.mkdir(parents=True, exist_ok=True)
     text = text.replace("target_sparsity: 0.5", f"target_sparsity: {sparsity}")
     text = text.replace("end_epoch: 16", f"end_epoch: {epochs}")
-    text = text.replace("end_epoch: 8", f"end_epoch: {epochs // 2}")
+    text = text.replace("end_epoch: 6", f"end_epoch: {2 * epochs // 5}")
     conf.write_text(text, "utf-8")
     prune = Pruning(str(conf))
     prune.model = net
-    prune.train_dataloader = Augmented(images, others, 64)
+    prune.train_dataloader = Augmented(images, others, 64, mixes=True)
     prune.eval_func = scorer(*evaluated)
     prune()
     found = prune.result
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/magnitude"))
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.5, 0.8])
-    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 100], help="for each of them")
+    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 160], help="for each of them")
     parser.add_argument("--evaluate-on", type=Path, help=".npz file, as for resnet20.py")
     given = parser.parse_args(argv)
     results = []

@@ -63,11 +63,13 @@ class ResNet20(nn.Module):
 
 
 class Augmented:
-    """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images are
-    other pictures, if there are any: nobody knows their labels, but the FP32 model's outputs do."""
+    """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images
+    are others, if there are any: nobody knows their labels, but the FP32 model's outputs do."""
 
-    def __init__(self, images: np.ndarray, others: np.ndarray, size: int = 32) -> None:
-        self.images, self.others, self.batch_size = images, others, size
+    def __init__(
+        self, images: np.ndarray, others: np.ndarray, size: int = 32, mixes: bool = False
+    ) -> None:
+        self.images, self.others, self.batch_size, self.mixes = images, others, size, mixes
         self.own = 5 * size // 8 if len(others) else size
         self.draw = np.random.default_rng(0)
 
@@ -81,7 +83,8 @@ class Augmented:
             if len(self.others):
                 more = self.draw.integers(0, len(self.others), self.batch_size - self.own)
                 chosen = np.concatenate([chosen, scaled(self.others[more])])
-            yield self.coloured(self.moved(self.draw.permutation(chosen))), None
+            made = self.coloured(self.moved(self.draw.permutation(chosen)))
+            yield self.mixed(made) if self.mixes else made, None
 
     def moved(self, images: np.ndarray) -> np.ndarray:
         """Crops and flips."""
@@ -99,6 +102,13 @@ class Augmented:
         contrast = np.where(chosen, self.draw.uniform(0.75, 1.25, count), 1.0)
         tone = np.where(chosen, self.draw.uniform(-0.25, 0.25, (len(images), 3, 1, 1)), 0.0)
         return (images * contrast + tone).astype(np.float32)
+
+    def mixed(self, images: np.ndarray) -> np.ndarray:
+        """Every other batch blended with itself in another order."""
+        share = self.draw.random((len(images), 1, 1, 1)).astype(np.float32)
+        if self.draw.random() < 0.5:
+            return images
+        return share * images + (1 - share) * images[::-1]
 
 
 def scaled(pixels: np.ndarray) -> np.ndarray:

@@ -78,8 +78,7 @@ class WeightPruning:
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
         self.notes: list[str] = [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
-            "effect: weights are ranked by their size, or with gradient_sensitivity by weight times "
-            "gradient"
+            "effect: weights are ranked by size, with gradient_sensitivity by weight times gradient"
             for pruner in self.pruners.pruners
             if pruner.spec.idle
         ]
