@@ -108,12 +108,13 @@ def test_names_of_pytorch() -> None:
     assert callable(found("lpot.utils.pytorch", "load"))
 
 
-def test_the_page_says_how_many() -> None:
+@pytest.mark.parametrize("page", ["docs/migration.md", "README.md", "CHANGELOG.md"])
+def test_the_pages_say_how_many(page: str) -> None:
     known = {**NAMES, **TENSORFLOW_NAMES, **PYTORCH_NAMES}
     names = sum(len(listed.split()) for listed in known.values())
-    page = (Path(__file__).parents[1] / "docs" / "migration.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[1] / page).read_text(encoding="utf-8")
     said = f"{names} names in {len(known)} modules are imported by a test, {len(TOLD)} of them"
-    assert said in " ".join(page.split())
+    assert said in " ".join(text.split())
 
 
 LATER = [

@@ -57,6 +57,20 @@ def test_kernels_are_pruned_exactly_and_stay_zero() -> None:
     assert int((model.get_layer("fc").kernel.numpy() == 0).sum()) == 64
 
 
+def test_the_learning_rate_falls_to_nothing_by_a_cosine(monkeypatch: pytest.MonkeyPatch) -> None:
+    rates: list[float] = []
+    monkeypatch.setattr(
+        "lpot.backends.tensorflow.prune._step",
+        lambda model, optimizer, *rest: rates.append(float(optimizer.learning_rate)),
+    )
+    told = conf(prune_type="basic_magnitude")
+    told["pruning"]["train"] |= {"end_epoch": 2, "learning_rate_decay": "cosine"}
+    prune = Pruning(told)
+    prune.model, prune.train_dataloader = net(), [(IMAGES, LABELS)] * 2
+    prune()
+    assert rates == pytest.approx([0.05, 0.0427, 0.025, 0.0073], abs=1e-4)
+
+
 def test_what_keras_does_not_keep_and_wrong_names_are_told() -> None:
     for pruner, said in (
         ({"prune_type": "group_lasso"}, "needs gradients"),

@@ -31,6 +31,20 @@ def test_a_step_is_as_large_as_adamw_s() -> None:
     assert float(moved) == pytest.approx(0.01 * SIZE, rel=0.3)
 
 
+def test_weights_of_one_shape_move_as_each_would_alone() -> None:
+    torch.manual_seed(0)
+    together = [nn.Parameter(torch.randn(6, 4, 3, 3)) for _ in range(3)]
+    alone = [nn.Parameter(weight.detach().clone()) for weight in together]
+    for one, other in zip(together, alone, strict=True):
+        one.grad = torch.randn_like(one)
+        other.grad = one.grad.clone()
+    Muon(together, lr=0.1).step()
+    for weight in alone:
+        Muon([weight], lr=0.1).step()
+    for one, other in zip(together, alone, strict=True):
+        torch.testing.assert_close(one, other)
+
+
 def test_it_is_for_dense_convolutions_alone() -> None:
     net = nn.Sequential(
         nn.Conv2d(4, 8, 3), nn.Conv2d(8, 8, 3, groups=8), nn.Flatten(), nn.Linear(8, 2)

@@ -201,6 +201,14 @@ def test_a_loop_without_hooks_and_hooks_without_a_loop_are_told(net: Any) -> Non
             "pruners:\n        - {parameters: {stride: 0}}",
             ":7: .*parameters: stride: given 0, expected a number of rows",
         ),
+        (
+            "pruners:\n        - {parameters: {patern: 4x4}}",
+            ":7: .*unknown parameter 'patern', did you mean 'pattern'",
+        ),
+        (
+            "pruners:\n        - {prune_type: group_lasso, parameters: {alpha: little}}",
+            ":7: .*alpha: given 'little', expected a number",
+        ),
     ],
 )
 def test_mistakes_come_with_file_and_line(tmp_path: Path, net: Any, lines: str, said: str) -> None:
@@ -212,6 +220,28 @@ def test_mistakes_come_with_file_and_line(tmp_path: Path, net: Any, lines: str, 
     with pytest.raises(ConfigError, match=said):
         prune = Pruning(str(path))
         prune.model, prune.pruning_func = net, loop_of(prune)
+        prune()
+
+
+def test_what_can_not_be_as_sparse_as_asked_for_is_told(net: Any) -> None:
+    told = conf(0.5)
+    told["pruning"]["approach"]["weight_compression"]["pruners"] = [
+        {"names": ["fc"], "method": "global", "parameters": {"stride": 64}}
+    ]
+    prune = Pruning(told)
+    prune.model, prune.train_dataloader = net, TRAIN
+    prune()
+    said = " ".join(prune.result.notes)
+    assert "fc.weight has 0.0 % zeros instead of 50 %" in said and not prune.result.reached
+    assert "'global' has no effect" in said
+
+
+def test_both_kinds_of_pruning_at_once_are_refused(net: Any) -> None:
+    told = conf(0.5)
+    told["pruning"]["approach"]["structured"] = {"ratio": 0.3}
+    prune = Pruning(told)
+    prune.model, prune.train_dataloader, prune.eval_func = net, TRAIN, scorer(TEST)
+    with pytest.raises(ConfigError, match="expected one of them"):
         prune()
 
 
@@ -296,16 +326,13 @@ def test_a_chain_that_distills_keeps_the_zeros(net: Any, by_yaml: bool, tmp_path
     ]
 
 
+def loose(folder: Path) -> dict[str, Any]:
+    return {"workspace": {"path": str(folder)}, "accuracy_criterion": {"relative": 0.5}}
+
+
 def test_training_for_int8_and_pruning_are_combined(net: Any, tmp_path: Path) -> None:
-    quantizer = Quantization(
-        {
-            "quantization": {"approach": "quant_aware_training"},
-            "tuning": {
-                "workspace": {"path": str(tmp_path)},
-                "accuracy_criterion": {"relative": 0.5},
-            },
-        }
-    )
+    aware = {"approach": "quant_aware_training"}
+    quantizer = Quantization({"quantization": aware, "tuning": loose(tmp_path)})
     quantizer.calib_dataloader, quantizer.eval_func = TRAIN, scorer(TEST)
     quantizer.measure_speed = False
     prune = Pruning(conf(0.5))
@@ -317,8 +344,29 @@ def test_training_for_int8_and_pruning_are_combined(net: Any, tmp_path: Path) ->
     weight = model.native.fc.weight.dequantize() if model.is_quantized else model.native.fc.weight
     assert prune.result.sparsity.share == pytest.approx(0.5, abs=0.01)
     assert int((weight == 0).sum()) >= 38
+    assert scheduler.report().endswith("50.0 % zeros")
     with pytest.raises(ConfigError, match="quant_aware_training"):
         scheduler.combine(prune, Quantization({"quantization": {"approach": STATIC}}))
+
+
+def test_a_combination_takes_what_its_parts_take(net: Any, tmp_path: Path) -> None:
+    """As scripts of the original have it: one loop, with the hooks of the combination."""
+    aware = {"approach": "quant_aware_training"}
+    quantizer = Quantization({"quantization": aware, "tuning": loose(tmp_path)})
+    quantizer.measure_speed = False
+    prune = Pruning(conf(0.5))
+    scheduler = Scheduler()
+    combined = scheduler.combine(prune, quantizer)
+    seen: list[int] = []
+    combined.register_hook("on_epoch_begin", seen.append)
+    combined.train_func = loop_of(combined, 2)
+    combined.calib_dataloader, combined.eval_func = TRAIN, scorer(TEST)
+    scheduler.model = net
+    scheduler.append(combined)
+    scheduler()
+    assert seen == [0, 1] and prune.result.sparsity.share == pytest.approx(0.5, abs=0.01)
+    with pytest.warns(UserWarning, match="did you mean 'train_func'"):
+        combined.train_fun = print
 
 
 def test_components_of_ones_own_run_with_hooks() -> None:

@@ -78,6 +78,26 @@ def test_each_optimizer_of_a_yaml_is_the_one_that_trains(
     assert set(ran) == {name}
 
 
+def test_the_learning_rate_falls_to_nothing_by_a_cosine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates: list[float] = []
+    step = torch.optim.SGD.step
+
+    def noted(self, *args, **kwargs):
+        rates.append(self.param_groups[0]["lr"])
+        return step(self, *args, **kwargs)
+
+    monkeypatch.setattr(torch.optim.SGD, "step", noted)
+    pruned(tmp_path, "SGD: {learning_rate: 0.1}\n    learning_rate_decay: cosine")
+    assert rates == pytest.approx([0.1, 0.0854, 0.05, 0.0146], abs=1e-4)
+    rates.clear()
+    pruned(tmp_path, "SGD: {learning_rate: 0.1}")
+    assert rates == [0.1] * 4
+    with pytest.raises(ConfigError, match=r"prune\.yaml:\d+.*learning_rate_decay"):
+        pruned(tmp_path, "SGD: {learning_rate: 0.1}\n    learning_rate_decay: steep")
+
+
 def test_optimizers_and_losses_of_one_s_own(tmp_path: Path) -> None:
     steps: list[float] = []
 

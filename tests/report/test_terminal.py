@@ -13,6 +13,7 @@ from rich.console import Console
 
 from lpot.core.goal import Goal
 from lpot.core.progress import Listener
+from lpot.core.recipe import FP32, TensorConfig
 from lpot.core.trial import Score
 from lpot.report import terminal
 from lpot.report.terminal import TerminalListener
@@ -38,6 +39,17 @@ def play(listener: Listener, trial: Any) -> None:
     listener.trial(trial(3, None), second)
     listener.trial(trial(4, 0.2, recalled=True), second)
     listener.note("warning: something is odd")
+
+
+def test_ops_in_16_bit_floats_are_not_in_fp32(page: io.StringIO, trial: Any) -> None:
+    listener = TerminalListener(Console(file=page, width=80))
+    one = trial(1, 0.9, floats=3)
+    half = replace(FP32, activation=TensorConfig("bf16"))
+    ops = {key: half if config == FP32 else config for key, config in one.recipe.ops.items()}
+    listener.baseline(Score(0.9, 1.0), Goal(relative=0.01))
+    listener.trial(replace(one, recipe=replace(one.recipe, ops=ops)), None)
+    listener.close()
+    assert "0 ops in FP32" in page.getvalue()
 
 
 @pytest.fixture

@@ -124,7 +124,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "pruned": pruned.recipe.repairs.pruning,
         "holds the bar": pruned.met,
     }
-    for size in (1, 16):
+    for size in (1, 8, 16):
         inputs, _ = dev.batch(dev.order[200 : 200 + size])
         tensors = {name: torch.tensor(value) for name, value in inputs.items()}
         speed = timed(plain.model.native, pruned.model.native, lambda net, x=tensors: net(**x))

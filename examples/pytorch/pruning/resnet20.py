@@ -3,9 +3,10 @@
     python resnet20.py --data <folder with race/ and cifar10_keras_cnn/> [--ratio 0.36]
 
 The 2000 images are split: 1400 train the pruned model (with crops, flips and colours, after the
-FP32 model, without labels), 600 that it never sees evaluate it. Photographs of any kind help: where
-the folder has imagenet-samples/ or coco2017-slice/, parts of theirs are trained on, too. In the end
-the pruned INT8 model is timed in turns with plain INT8.
+FP32 model, without labels), 600 that it never sees evaluate it. With --evaluate-on (an .npz file
+with other images `x`, channels last, 0 to 255, and their labels `y`) all 2000 are trained on.
+Photographs of any kind help: where the folder has imagenet-samples/ or coco2017-slice/, parts of
+theirs are trained on, too. In the end the pruned INT8 model is timed in turns with plain INT8.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ class ResNet20(nn.Module):
 
 
 class Augmented:
-    """Batches with random crops, flips and colours, new ones in each epoch; half of each batch are
-    other pictures, if there are any. Nobody knows their labels: the FP32 model's outputs do."""
+    """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images
+    are others, if there are any: nobody knows their labels, but the FP32 model's outputs do."""
 
-    def __init__(self, images: np.ndarray, others: np.ndarray, size: int = 32) -> None:
-        self.images, self.others, self.batch_size = images, others, size
-        self.own = size // 2 if len(others) else size
+    def __init__(
+        self, images: np.ndarray, others: np.ndarray, size: int = 32, mixes: bool = False
+    ) -> None:
+        self.images, self.others, self.batch_size, self.mixes = images, others, size, mixes
+        self.own = 5 * size // 8 if len(others) else size
         self.draw = np.random.default_rng(0)
 
     def __len__(self) -> int:
@@ -80,7 +83,8 @@ class Augmented:
             if len(self.others):
                 more = self.draw.integers(0, len(self.others), self.batch_size - self.own)
                 chosen = np.concatenate([chosen, scaled(self.others[more])])
-            yield self.coloured(self.moved(self.draw.permutation(chosen))), None
+            made = self.coloured(self.moved(self.draw.permutation(chosen)))
+            yield self.mixed(made) if self.mixes else made, None
 
     def moved(self, images: np.ndarray) -> np.ndarray:
         """Crops and flips."""
@@ -98,6 +102,13 @@ class Augmented:
         contrast = np.where(chosen, self.draw.uniform(0.75, 1.25, count), 1.0)
         tone = np.where(chosen, self.draw.uniform(-0.25, 0.25, (len(images), 3, 1, 1)), 0.0)
         return (images * contrast + tone).astype(np.float32)
+
+    def mixed(self, images: np.ndarray) -> np.ndarray:
+        """Every other batch blended with itself in another order."""
+        share = self.draw.random((len(images), 1, 1, 1)).astype(np.float32)
+        if self.draw.random() < 0.5:
+            return images
+        return share * images + (1 - share) * images[::-1]
 
 
 def scaled(pixels: np.ndarray) -> np.ndarray:
@@ -128,19 +139,27 @@ def pictures(folders: Iterable[Path], each: int = 40) -> np.ndarray:
     return np.concatenate(found)
 
 
-def images_of(folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    with np.load(folder / "cifar10_keras_cnn" / "cifar10_test2000.npz") as found:
+def images_in(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    with np.load(path) as found:
         arrays = sorted((found[name] for name in found.files), key=lambda array: -array.ndim)
-    images = scaled(arrays[0])
+    return scaled(arrays[0]), arrays[1].reshape(-1).astype(np.int64)
+
+
+def split_of(folder: Path, others: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Images to train on; images and labels to evaluate on."""
+    images, labels = images_in(folder / "cifar10_keras_cnn" / "cifar10_test2000.npz")
     order = np.random.default_rng(1).permutation(len(images))
-    return images[order], arrays[1].reshape(-1).astype(np.int64)[order]
+    if others is not None:
+        return images[order], *images_in(others)
+    return images[order[:TRAINED]], images[order[TRAINED:]], labels[order[TRAINED:]]
 
 
 def scorer(images: np.ndarray, labels: np.ndarray) -> Callable[[nn.Module], float]:
     def accuracy(net: nn.Module) -> float:
+        parts = np.array_split(images, -(-len(images) // 200))
         with torch.no_grad():
-            parts = [net(torch.tensor(images[i : i + 200])).argmax(1) for i in range(0, 600, 200)]
-        return float((torch.cat(parts).numpy() == labels).mean())
+            guess = torch.cat([net(torch.tensor(part)).argmax(1) for part in parts])
+        return float((guess.numpy() == labels).mean())
 
     return accuracy
 
@@ -169,6 +188,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--ratio", type=float, nargs="+", default=[0.36])
     parser.add_argument("--learning-rate", type=float, default=6e-4)
     parser.add_argument("--batch-size", type=int, default=64, help="that will be served")
+    parser.add_argument("--evaluate-on", type=Path, help=".npz file of other images; see above")
     parser.add_argument(
         "--photographs",
         type=Path,
@@ -180,18 +200,18 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     net = ResNet20().eval()
     weights = given.data / "race" / "resnet20.pt"
     net.load_state_dict(torch.load(weights, weights_only=True))
-    images, labels = images_of(given.data)
+    images, *others = split_of(given.data, given.evaluate_on)
     folders = given.photographs
     if folders is None:
         folders = [given.data / name for name in PHOTOGRAPHS]
-    train = Augmented(images[:TRAINED], pictures(folders), 64)
+    train = Augmented(images, pictures(folders), 64)
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
-    evaluate = scorer(images[TRAINED:], labels[TRAINED:])
+    evaluate = scorer(*others)
     structured = {
         "ratio": given.ratio,
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
-        "samples": 256,
+        "samples": 512,
         "batch_size": given.batch_size,
     }
     pruned = lpot.tune(

@@ -191,4 +191,9 @@ class Train(Section):
     end_epoch: Natural | None = Field(default=None, description="Last epoch.")
     iteration: Positive | None = Field(default=None, description="Batches per epoch.")
     frequency: Positive | None = Field(default=None, description="Epochs between steps.")
+    learning_rate_decay: Literal["cosine"] | None = Field(
+        default=None,
+        description="How the learning rate falls: `cosine` takes it to zero at `end_epoch`. "
+        "Default: it stays constant.",
+    )
     hostfile: Text | None = Field(default=None, description="Hosts for distributed training.")

@@ -136,7 +136,7 @@ class TerminalListener(Listener):
             f"trial {trial.number}: accuracy {words.accuracy(trial.accuracy)}",
             f"drop {self._drop(trial)}",
             "bar met" if trial.met else "bar missed",
-            f"{words.some(len(trial.recipe.float_ops), 'op')} in FP32",
+            f"{words.some(_fp32_ops(trial), 'op')} in FP32",
             words.duration(trial.seconds),
             *_remarks(trial, best),
         ]
@@ -149,8 +149,7 @@ class TerminalListener(Listener):
         row = Text(f"{trial.number:>5}  {words.accuracy(trial.accuracy):>10}  ", no_wrap=True)
         row.append(f"{self._drop(trial):>8}  ")
         row.append(f"{'met' if trial.met else 'missed':<6}  ", "green" if trial.met else "yellow")
-        floats = len(trial.recipe.float_ops)
-        row.append(f"{floats:>8}  {words.duration(trial.seconds):>8}")
+        row.append(f"{_fp32_ops(trial):>8}  {words.duration(trial.seconds):>8}")
         row.append("".join(f"  {remark}" for remark in _remarks(trial, best)), "bold")
         return row
 
@@ -216,6 +215,11 @@ def _remarks(trial: Trial, best: Trial | None) -> list[str]:
         "recalled": trial.recalled,
     }
     return [remark for remark, applies in remarks.items() if applies]
+
+
+def _fp32_ops(trial: Trial) -> int:
+    """Those in 16-bit floats are not among them."""
+    return trial.recipe.precisions().get("fp32", 0)
 
 
 def _one_line(text: str | None) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import split
+from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.progress import tracked
@@ -81,13 +82,17 @@ def hooked_loop(
     kind, given = OPTIMIZERS.make("tensorflow", name, options, tf.keras.optimizers.Optimizer)
     loss_kind, loss_given = CRITERIONS.make("tensorflow", loss, how, tf.keras.losses.Loss)
     criterion = loss_kind(**loss_given)
+    factor = learning_rate_factor(section, loader)
 
     def train(model: Any) -> None:
         optimizer = kind(**given)
+        rate = float(optimizer.learning_rate)
         for epoch in tracked(range(section.get("start_epoch", 0), section["end_epoch"])):
             hooks.on_epoch_begin(epoch)
             for number, raw in enumerate(islice(loader, section.get("iteration"))):
                 hooks.on_batch_begin(number)
+                if factor is not None:
+                    optimizer.learning_rate = rate * factor(epoch, number)
                 _step(model, optimizer, criterion, raw)
                 hooks.on_batch_end()
             hooks.on_epoch_end()

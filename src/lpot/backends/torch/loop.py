@@ -13,6 +13,7 @@ from torch import nn
 from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.core.batch import split
+from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
@@ -28,17 +29,21 @@ def training_loop(
     `hooks` are those of the original's components: on_epoch_begin(epoch) … on_epoch_end().
     """
     wanted = loss or label_loss(section)
+    factor = learning_rate_factor(section, loader)
     epochs: Sequence[int] = range(section.get("start_epoch", 0), section["end_epoch"])
 
     def train(module: nn.Module) -> None:
         optimizer = _made(
             OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
+        rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
         for epoch in tracked(epochs):
             module.train()
             _tell(hooks, "on_epoch_begin", epoch)
             for number, raw in enumerate(itertools.islice(loader, section.get("iteration"))):
                 _tell(hooks, "on_batch_begin", number)
+                if factor is not None:
+                    _set_rates(optimizer, rates, factor(epoch, number))
                 optimizer.zero_grad()
                 wanted(module, raw).backward()
                 _tell(hooks, "on_post_grad")
@@ -47,6 +52,11 @@ def training_loop(
             _tell(hooks, "on_epoch_end")
 
     return train
+
+
+def _set_rates(optimizer: torch.optim.Optimizer, rates: Sequence[float], factor: float) -> None:
+    for group, rate in zip(optimizer.param_groups, rates, strict=True):
+        group["lr"] = factor * rate
 
 
 def _made(known: Trainers, named: Mapping[str, Any], base: type, *first: Any) -> Any:

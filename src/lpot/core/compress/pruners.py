@@ -15,6 +15,9 @@ from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import ConfigError, did_you_mean
 
 PARAMETERS = ("pattern", "stride", "transpose", "alpha")
+# The original's, for which there is no need here.
+WITHOUT_EFFECT = ("importance_inputs", "importance_metric", "index", "normalize")
+FAR = 0.05  # below the target: such a layer is told
 WHOLE = 1 << 30  # rows or columns: all of them
 NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
 
@@ -74,9 +77,29 @@ class PrunerSpec:
         return heads[::-1] if self.parameters.get("transpose") else heads
 
     @property
+    def strength(self) -> float:
+        """Of the group lasso."""
+        given = self.parameters.get("alpha", 1e-4)
+        if type(given) not in (int, float) or not 0 <= given < np.inf:
+            raise ConfigError(f"given {given!r}, expected a number, 0 or more", "alpha")
+        return float(given)
+
+    @property
     def idle(self) -> list[str]:
         """Parameters that nothing reads."""
-        return sorted(set(self.parameters) - set(PARAMETERS))
+        return sorted(set(self.parameters) & set(WITHOUT_EFFECT))
+
+    def check(self) -> None:
+        """Raises ConfigError, which names the parameter, for what can't be used."""
+        known = (*PARAMETERS, *WITHOUT_EFFECT)
+        for name in self.parameters:
+            if name not in known:
+                raise ConfigError(
+                    f"unknown parameter {name!r}{did_you_mean(name, known)} "
+                    f"Allowed: {', '.join(known)}",
+                    name,
+                )
+        assert self.tile and self.strength >= 0
 
 
 class Pruner:
@@ -110,9 +133,8 @@ class Pruner:
                 found = np.abs(weight * gradient)
                 self._scores[name] = self._scores.get(name, np.zeros_like(found)) + found
             elif self.spec.kind == "group_lasso":
-                strength = float(self.spec.parameters.get("alpha", 1e-4))
                 tile = self._tile(weight)
-                self.store.pull(name, masks.lasso_step(weight, strength, tile))
+                self.store.pull(name, masks.lasso_step(weight, self.spec.strength, tile))
 
     def on_batch_end(self) -> None:
         for name, keep in self.keep.items():
@@ -121,6 +143,21 @@ class Pruner:
     def finish(self) -> None:
         """The target itself, whatever epoch the loop ended in."""
         self._mask(self.spec.schedule.target)
+
+    def shortfalls(self) -> list[str]:
+        """Layers that have too few tiles to be as sparse as was asked for."""
+        target = self.spec.schedule.target
+        found = []
+        for name in self.names if self.spec.kind != "pattern_lock" else ():
+            weight = self.store.read(name)
+            share = 1 - np.count_nonzero(weight) / weight.size
+            if share < target - FAR:
+                rows, columns = self._tile(weight)
+                found.append(
+                    f"{name} has {100 * share:.1f} % zeros instead of {100 * target:g} %: only "
+                    f"whole tiles of {rows}x{columns} can go"
+                )
+        return found
 
     def _mask(self, sparsity: float) -> None:
         for name in self.names:
@@ -210,6 +247,9 @@ class Pruners:
     def finish(self) -> None:
         for pruner in self.pruners:
             pruner.finish()
+
+    def shortfalls(self) -> list[str]:
+        return [told for pruner in self.pruners for told in pruner.shortfalls()]
 
     def sparsity(self) -> Sparsity:
         names = frozenset(name for pruner in self.pruners for name in pruner.names)

@@ -1,8 +1,11 @@
-"""How many weights are zero in which epoch."""
+"""How many weights are zero in which epoch, and how fast a training then moves them."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sized
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -29,3 +32,36 @@ class Schedule:
             return self.target
         done = (epoch - self.start) // self.frequency * self.frequency
         return self.initial + (self.target - self.initial) * done / (last - self.start)
+
+
+def cosine(share: float) -> float:
+    """From 1 at the start to 0 at the end.
+
+    >>> [round(cosine(share), 2) for share in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
+
+
+def learning_rate_factor(
+    section: Mapping[str, Any], loader: object
+) -> Callable[[int, int], float] | None:
+    """What a `train` section says of the learning rate, by epoch and number of the batch.
+
+    >>> factor = learning_rate_factor({"end_epoch": 2, "learning_rate_decay": "cosine"}, [0] * 4)
+    >>> [round(factor(epoch, batch), 2) for epoch in range(2) for batch in (0, 2)]
+    [1.0, 0.85, 0.5, 0.15]
+    """
+    if section.get("learning_rate_decay") is None:
+        return None
+    first = section.get("start_epoch", 0)
+    epochs = section["end_epoch"] - first
+    size = len(loader) if isinstance(loader, Sized) else None
+    limit = section.get("iteration")
+    known = [count for count in (size, limit) if count]
+    batches = min(known) if known else None  # unknown: in steps of epochs
+
+    def factor(epoch: int, batch: int) -> float:
+        return cosine((epoch - first + (batch / batches if batches else 0.0)) / epochs)
+
+    return factor

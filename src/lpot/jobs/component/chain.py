@@ -8,6 +8,7 @@ from typing import Any
 
 from lpot.core.compress.sparsity import Sparsity
 from lpot.core.result import Result
+from lpot.jobs.component.component import Combined
 from lpot.jobs.component.distiller import Distiller
 from lpot.jobs.compress.weights import PruneResult
 
@@ -26,9 +27,11 @@ class Step:
     def of(cls, component: Any) -> Step:
         name, result = type(component).__name__, getattr(component, "result", None)
         if isinstance(result, Result):
-            low = ", ".join(f"{count} {word}" for word, count in result.precisions.items())
+            remarks = [f"{count} {word}" for word, count in result.precisions.items()]
+            if isinstance(component, Combined) and component.pruned is not None:
+                remarks.append(_zeros(component.pruned.sparsity))
             base = None if result.baseline is None else result.baseline.accuracy
-            return cls(name, base, result.accuracy, result.met, low)
+            return cls(name, base, result.accuracy, result.met, ", ".join(remarks))
         if isinstance(result, PruneResult):
             share = _zeros(result.sparsity)
             return cls(name, result.baseline, result.accuracy, result.met, share)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from lpot.config.rules import trains
 from lpot.core.errors import ConfigError
+from lpot.jobs.component.attributes import SetByAttributes
 from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.pruner import WeightPruner
 from lpot.jobs.component.quantizer import Quantizer
@@ -45,34 +46,52 @@ class Component(Hooked):
         return self.model if found is None else found
 
 
-class Combined:
-    """Quantization-aware training of a model that is pruned meanwhile: one training for both."""
+class Combined(SetByAttributes, Hooked):
+    """Quantization-aware training of a model that is pruned meanwhile: one training for both.
+
+    What is set here goes before what the two have; the hooks are those of the pruner.
+    """
+
+    model: Any = None
+    train_func: Any = None
+    train_dataloader: Any = None
+    calib_dataloader: Any = None
+    eval_dataloader: Any = None
+    eval_func: Any = None
+    aliases: ClassVar[dict[str, str]] = {"q_func": "train_func", "pruning_func": "train_func"}
 
     def __init__(self, pruner: Any, quantizer: Any) -> None:
+        Hooked.__init__(self)
         self.pruner, self.quantizer = pruner, quantizer
-        self.model: Any = None
         self.result: Any = None
         self.pruned: PruneResult | None = None
+        self._is_made = True
 
     def __call__(self) -> Any:
         quantizer = self.quantizer
-        if self.model is not None:
-            quantizer.model = self.model
+        for name in ("model", "calib_dataloader", "eval_dataloader", "eval_func"):
+            if getattr(self, name) is not None:
+                setattr(quantizer, name, getattr(self, name))
         quantizer.q_func = self._train
         found = quantizer()
         self.result = quantizer.result
         return found
 
+    def tell(self, scope: str, *args: Any) -> None:
+        getattr(self.pruner, scope)(*args)
+        super().tell(scope, *args)
+
     def _train(self, module: Any) -> None:
         pruner = self.pruner
-        loop = pruner.pruning_func or self.quantizer.train_func
         run = WeightPruning(
             config=pruner.config,
             native=module,
-            loop=loop,
-            train=as_loader(pruner.train_dataloader),
+            loop=self.train_func or pruner.pruning_func or self.quantizer.train_func,
+            train=as_loader(
+                pruner.train_dataloader if self.train_dataloader is None else self.train_dataloader
+            ),
             listener=pruner.listener,
-            hooks=pruner,
+            hooks=self,
             evaluates=False,
         )
         pruner.adopt(run)

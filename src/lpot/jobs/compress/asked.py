@@ -30,6 +30,13 @@ def check_compression(request: Request, config: Config, backend: Backend, calibr
             SECTION,
             config.where(SECTION),
         )
+    if config.pruning is not None and config.pruning.approach.weight_compression is not None:
+        raise ConfigError(
+            "both `structured` and `weight_compression` are given, expected one of them: for both, "
+            "chain two components with Scheduler",
+            SECTION,
+            config.where(SECTION),
+        )
     train = None if config.pruning is None else config.pruning.train
     given = request.train is not None or (train is not None and train.dataloader is not None)
     if not given and not calibrates:

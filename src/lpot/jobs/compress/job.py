@@ -129,33 +129,45 @@ class Levels:
         assert isinstance(backend, Prunable)
         folder = folder_of(self.job.workspace.folder, word)
         variant, words = self._earlier(folder)
-        if variant is None:
+        if variant is not None:
+            self._tell(word, words, variant)
+        else:
             plan = self._planned(ratio)
             if not plan.cuts:
                 self.job.add_note(
                     f"{word}: nothing that can be cut saves time; this level is skipped"
                 )
                 return False
+            self._tell(word, f"{plan.words}, which saves {100 * plan.gain:.0f} %", plan.model)
             if plan.gain < NEAR * ratio:
-                self.job.add_note(f"{word}: all cuts together save about {100 * plan.gain:.0f} %")
-            self.job.listener.phase(f"training the model {word}")
-            loader = Stoppable(self.loader, self.job.watch)
-            try:
-                variant = backend.distilled(
-                    plan.model, self.job.model, loader, self.settings.distill
-                )
-            except Stopped as stopped:
-                self.job.add_note(f"{word}: {stopped}; the next run starts it again")
+                self.job.add_note(f"{word}: there is no more to cut that saves time")
+            variant = self._trained(word, plan, folder)
+            if variant is None:
                 return False
-            words = plan.words
-            variant.card = {"pruning": {"origin": self._origin, "cuts": words}}
-            backend.save(variant, folder)
-        sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.job.model, variant))
-        self.job.add_note(f"{word}: {words}; {sizes} in FP32")
         observed = self._observe(variant)
         keep_statistics(folder, observed)
         backend.keep_variant(self.job.model, word, variant, observed)
         return True
+
+    def _tell(self, word: str, words: str, variant: Model) -> None:
+        sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.job.model, variant))
+        self.job.add_note(f"{word}: {words}; {sizes} in FP32")
+
+    def _trained(self, word: str, plan: Plan, folder: Path) -> Model | None:
+        """None where the time is over before it is trained."""
+        backend: Any = self.job.backend
+        self.job.listener.phase(f"training the model {word}")
+        loader = Stoppable(self.loader, self.job.watch)
+        try:
+            made: Model = backend.distilled(
+                plan.model, self.job.model, loader, self.settings.distill
+            )
+        except Stopped as stopped:
+            self.job.add_note(f"{word}: {stopped}; the next run starts it again")
+            return None
+        made.card = {"pruning": {"origin": self._origin, "cuts": plan.words}}
+        backend.save(made, folder)
+        return made
 
     @property
     def _origin(self) -> str:

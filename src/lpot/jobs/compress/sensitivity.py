@@ -153,8 +153,8 @@ def _harm(bench: Workbench, batches: Sequence[Inputs], truth: Sequence[Any], sma
 
 
 def _low(bench: Workbench, model: Model) -> Model:
-    """The model in the precision that it will run in."""
-    observed = bench.backend.observe(model, list(bench.batches), (bench.recipe.samples,))
+    """The model in the precision that it will run in, to be timed: its ranges may be rough."""
+    observed = bench.backend.observe(model, list(bench.batches[:1]), (bench.recipe.samples,))
     made: Model = bench.backend.build(model, bench.recipe, observed[bench.recipe.samples])
     return made
 

@@ -78,10 +78,11 @@ class WeightPruning:
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
         self.notes: list[str] = [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
-            "effect: units are ranked by weight times gradient"
+            "effect: weights are ranked by size, with gradient_sensitivity by weight times gradient"
             for pruner in self.pruners.pruners
             if pruner.spec.idle
         ]
+        self.notes += _methods(self.config)
         self.baseline: float | None = None
         self._evaluator = self._make_evaluator()
         self._best: tuple[Any, Sparsity, float] | None = None
@@ -138,8 +139,9 @@ class WeightPruning:
 
     def _result(self) -> PruneResult:
         sparsity, accuracy = self.pruners.sparsity(), self._score() if self._evaluator else None
-        met = None
-        reached = True
+        short = self.pruners.shortfalls()
+        self.notes += [f"warning: {told}" for told in short]
+        met, reached = None, not short
         if accuracy is not None and self.baseline is not None:
             met = self.goal.is_met(accuracy, self.baseline)
             if not met:
@@ -256,7 +258,7 @@ def specs(config: Config) -> tuple[PrunerSpec, ...]:
         path = f"{PLACE}.pruners[{number}]"
         spec = _spec(section, one, config.where(f"{path}.names") if section.pruners else "")
         _check_order(config, path, spec.schedule)
-        _check_tile(config, f"{path}.parameters", spec)
+        _check_parameters(config, f"{path}.parameters", spec)
         found.append(spec)
     return tuple(found)
 
@@ -298,9 +300,20 @@ def _check_order(config: Config, path: str, schedule: Schedule) -> None:
         )
 
 
-def _check_tile(config: Config, path: str, spec: PrunerSpec) -> None:
+def _methods(config: Config) -> list[str]:
+    """A scope that is not there is told."""
+    section = None if config.pruning is None else config.pruning.approach.weight_compression
+    return [
+        f"warning: {PLACE}.pruners[{number}].method: {one.method!r} has no effect: shares of zeros "
+        "are those of each weight (per_tensor)"
+        for number, one in enumerate(() if section is None else section.pruners)
+        if one.method != "per_tensor"
+    ]
+
+
+def _check_parameters(config: Config, path: str, spec: PrunerSpec) -> None:
     try:
-        assert spec.tile
+        spec.check()
     except ConfigError as error:
         where = config.where(f"{path}.{error.path}")
         raise ConfigError(str(error), path, where) from error
