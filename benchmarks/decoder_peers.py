@@ -85,7 +85,6 @@ class OpenVino:
         self.model = ov.Core().compile_model(
             stored, "CPU", {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
         )
-        self.request = self.model.create_infer_request()
         self.caches = {
             value.any_name: (
                 value.partial_shape[1].get_length(),
@@ -96,11 +95,13 @@ class OpenVino:
         }
 
     def logits(self, ids: np.ndarray) -> np.ndarray:
-        return np.asarray(self.request.infer(feeds(self.caches, ids, 0))["logits"])
+        request = self.model.create_infer_request()
+        return np.asarray(request.infer(feeds(self.caches, ids, 0))["logits"])
 
     def run(self, ids: np.ndarray, past: int) -> Callable[[], Any]:
         given = feeds(self.caches, ids, past)
-        return lambda: self.request.infer(given, share_inputs=True, share_outputs=True)
+        request = self.model.create_infer_request()  # its outputs can't change their shape
+        return lambda: request.infer(given, share_inputs=True, share_outputs=True)
 
 
 class TorchAo:
@@ -114,7 +115,12 @@ class TorchAo:
         torch.set_num_threads(threads)
         self.torch = torch
         self.model = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32).eval()
-        quantization.quantize_(self.model, getattr(quantization, word)())
+        # Its int4 kernels need CUDA or XPU; on CPUs 4 bits are stored as whole bytes.
+        settings: dict[str, Any] = {}
+        if word.startswith("Intx"):
+            groups = quantization.granularity.PerGroup(64)
+            settings = {"weight_dtype": torch.int4, "granularity": groups}
+        quantization.quantize_(self.model, getattr(quantization, word)(**settings))
         self.size = sum(map(_stored_bytes, self.model.state_dict().values()))
 
     def logits(self, ids: np.ndarray) -> np.ndarray:
@@ -185,7 +191,11 @@ def peers(
                 lambda mode=mode: OpenVino(fp32, threads, mode, folder),  # type: ignore[misc]
             )
     if source is not None and _is_installed("torchao", "transformers"):
-        for word in ("Int8WeightOnlyConfig", "Int8DynamicActivationInt8WeightConfig"):
+        for word in (
+            "Int8WeightOnlyConfig",
+            "IntxWeightOnlyConfig",
+            "Int8DynamicActivationInt8WeightConfig",
+        ):
             yield (
                 f"torchao {word}",
                 lambda word=word: TorchAo(source, threads, word),  # type: ignore[misc]

@@ -7,8 +7,9 @@ tokens); each further model is a row, printed as soon as it is known. Peers (dec
 made from FP32.onnx, or from the transformers folder that it came from. Losses are kept by window
 in `--losses FOLDER`: none is computed twice, and a run that was cut off goes on. Ratios of
 perplexities are paired, on windows spread over the text. Phases are timed in turns with FP32 of
-ONNX Runtime; ratios of several threads mean something only on a machine with nothing else to do.
-With `--threads 1` the clock is the thread's own CPU time, which others can't take from it.
+ONNX Runtime, each model in its own process, the idle one stopped: threads that wait for work would
+take the other's time. Ratios of several threads mean something only on a machine with nothing else
+to do. With `--threads 1` the clock is the thread's own CPU time, which others can't take from it.
 """
 
 from __future__ import annotations
@@ -16,17 +17,21 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
+import os
 import re
+import signal
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from decoder_peers import Decoder, OnnxRuntime, peers
 
-from lpot.jobs.decoder.losses import KnownLosses, digest
+from lpot.jobs.decoder.losses import KnownLosses, Loss, digest
 from lpot.jobs.decoder.paired import spread, standing
 from lpot.metric.language import losses
 
@@ -37,6 +42,83 @@ CASES = (
     ("token x4", 4, 1, PAST, 5),
     ("prompt", 1, PROMPT, 0, 1),
 )
+
+
+Maker = Callable[[], Decoder]
+Case = tuple[int, int, int]  # rows, tokens, positions in the cache
+
+
+class Apart:
+    """A decoder in a process of its own, which is stopped while it has nothing to do."""
+
+    def __init__(self, make: Maker, clock: Callable[[], float]) -> None:
+        # Forked, so that makers need not be picklable: this process never opens a session.
+        context = multiprocessing.get_context("fork")
+        self.pipe, other = context.Pipe()
+        self.process = context.Process(target=_answer, args=(make, clock, other), daemon=True)
+        self.process.start()
+        self.size = int(self._received())
+
+    def median(self, case: Case, calls: int) -> float:
+        """Seconds of one call."""
+        return float(self._asked(("median", case, calls)))
+
+    def loss(self, ids: np.ndarray) -> Loss:
+        return tuple(self._asked(("loss", ids)))
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.join()
+
+    def _asked(self, question: tuple[Any, ...]) -> Any:
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+        self.pipe.send(question)
+        found = self._received()
+        os.kill(self.process.pid, signal.SIGSTOP)
+        return found
+
+    def _received(self) -> Any:
+        found = self.pipe.recv()
+        if isinstance(found, str):
+            raise RuntimeError(found)
+        return found
+
+
+def _answer(make: Maker, clock: Callable[[], float], pipe: Any) -> None:
+    """What the process of a decoder does: it tells its size, then answers questions."""
+    try:
+        decoder = make()
+        pipe.send(decoder.size)
+        kept: dict[Case, Callable[[], Any]] = {}
+        while True:
+            word, *rest = pipe.recv()
+            if word == "loss":
+                each = losses(decoder.logits(rest[0]), rest[0])
+                pipe.send((float(each.sum()), float(each.size)))
+                continue
+            case, count = rest
+            kept = {case: kept.get(case) or _call(decoder, case)}
+            kept[case]()  # the first after a pause finds cold caches
+            pipe.send(turn(kept[case], count, clock))
+    except Exception as error:  # the other side tells
+        pipe.send(f"{type(error).__name__}: {error}"[:200])
+
+
+def _call(decoder: Decoder, case: Case) -> Callable[[], Any]:
+    rows, tokens, past = case
+    ids = np.random.default_rng(0).integers(3, 90, (4, PROMPT))
+    return decoder.run(ids[:rows, :tokens], past)
+
+
+def turn(run: Callable[[], Any], count: int, clock: Callable[[], float]) -> float:
+    """The median of some calls."""
+    found = []
+    for _ in range(count):
+        start = clock()
+        run()
+        found.append(clock() - start)
+    return float(np.median(found))
 
 
 class Text:
@@ -53,59 +135,56 @@ class Text:
         path = None if self.folder is None else self.folder / f"{word}-{digest(self.windows)}.jsonl"
         return KnownLosses(path)
 
-    def losses(self, name: str, decoder: Decoder) -> np.ndarray:
+    def losses(self, name: str, decoder: Apart) -> np.ndarray:
         """Mean loss of a token, by window."""
         kept = self.fp32 if name == "FP32" else self._kept(name)
         found = []
         for at in self.order:
             known = kept.get(at)
             if known is None:
-                ids = self.windows[at : at + 1]
-                each = losses(decoder.logits(ids), ids)
-                known = float(each.sum()), float(each.size)
+                known = decoder.loss(self.windows[at : at + 1])
                 kept.put(at, known)
             found.append(known[0] / known[1])
         return np.asarray(found)
 
 
-def turn(run: Callable[[], Any], count: int, clock: Callable[[], float]) -> float:
-    """The median of some calls."""
-    found = []
-    for _ in range(count):
-        start = clock()
-        run()
-        found.append(clock() - start)
-    return float(np.median(found))
-
-
-def phases(fp32: Decoder, other: Decoder, options: Any) -> dict[str, Any]:
+def phases(fp32: Apart, other: Apart, options: Any) -> dict[str, Any]:
     """Of each phase, milliseconds of the other and how many times faster: medians of turns."""
-    clock = time.thread_time if options.threads == 1 else time.perf_counter
     found: dict[str, Any] = {}
-    ids = np.random.default_rng(0).integers(3, 90, (4, PROMPT))
     for name, rows, count, past, calls in CASES:
         if name not in options.cases.split(","):
             continue
-        both = [each.run(ids[:rows, :count], past) for each in (fp32, other)]
-        for run in both:
-            run()
-        pairs = [[turn(run, calls, clock) for run in both] for _ in range(options.rounds)]
-        found[name] = round(float(np.median([before / after for before, after in pairs])), 3)
+        case = (rows, count, past)
+        pairs = [
+            [each.median(case, calls) for each in (fp32, other)] for _ in range(options.rounds)
+        ]
+        ratios = [before / after for before, after in pairs]
+        edges = np.quantile(ratios, (0.1, 0.9))
+        found[name] = round(float(np.median(ratios)), 3)
+        found[f"{name} between"] = [round(float(edge), 2) for edge in edges]
         found[f"{name} ms"] = round(1e3 * float(np.median([after for _, after in pairs])), 2)
     return found
 
 
-def row(name: str, decoder: Decoder, fp32: Decoder, text: Text, options: Any) -> None:
-    found: dict[str, Any] = {"model": name, "size": round(decoder.size / fp32.size, 4)}
-    if not options.no_times:
-        found |= phases(fp32, decoder, options)
-        print(json.dumps(found), flush=True)
-    if not options.no_perplexity:
-        off = text.losses(name, decoder) - text.losses("FP32", fp32)
-        known = standing(off, len(text.windows))
-        found["perplexity"] = round(math.exp(known.difference), 4)
-        found["±"] = round(known.error, 4)
-        print(json.dumps(found), flush=True)
+def row(name: str, make: Maker, fp32: Apart, text: Text, options: Any) -> None:
+    decoder = Apart(make, _clock(options))
+    try:
+        found: dict[str, Any] = {"model": name, "size": round(decoder.size / fp32.size, 4)}
+        if not options.no_times:
+            found |= phases(fp32, decoder, options)
+            print(json.dumps(found), flush=True)
+        if not options.no_perplexity:
+            off = text.losses(name, decoder) - text.losses("FP32", fp32)
+            known = standing(off, len(text.windows))
+            found["perplexity"] = round(math.exp(known.difference), 4)
+            found["±"] = round(known.error, 4)
+            print(json.dumps(found), flush=True)
+    finally:
+        decoder.close()
+
+
+def _clock(options: Any) -> Callable[[], float]:
+    return time.thread_time if options.threads == 1 else time.perf_counter
 
 
 def main() -> None:
@@ -128,21 +207,22 @@ def main() -> None:
     parser.add_argument("--cases", default="token,token x4,prompt")
     options = parser.parse_args()
     text = Text(np.load(options.tokens).astype(np.int64), options.windows, options.losses)
-    fp32 = OnnxRuntime(options.fp32, options.threads)
+    fp32 = Apart(partial(OnnxRuntime, options.fp32, options.threads), _clock(options))
     if not options.no_perplexity:
         value = math.exp(float(text.losses("FP32", fp32).mean()))
         print(json.dumps({"model": "FP32", "perplexity": value, "windows": len(text.order)}))
     for given in options.models:
         name, _, path = given.partition("=")
-        row(name, OnnxRuntime(Path(path), options.threads), fp32, text, options)
+        row(name, partial(OnnxRuntime, Path(path), options.threads), fp32, text, options)
     with tempfile.TemporaryDirectory() as folder:
         for name, make in peers(options.fp32, Path(folder), options.source, options.threads):
             if options.peers not in name:
                 continue
             try:
-                row(name, make(), fp32, text, options)
+                row(name, make, fp32, text, options)
             except Exception as error:  # one that fails is a row, too
                 print(json.dumps({"model": name, "failed": str(error)[:200]}), flush=True)
+    fp32.close()
 
 
 if __name__ == "__main__":

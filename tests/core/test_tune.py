@@ -76,7 +76,7 @@ def run(
         goal=Goal(relative=0.05),
         observe=observed.get,
         space=SPACE,
-        strategy=proposing(*recipes),
+        strategy=more.pop("strategy", proposing(*recipes)),
         history=History.open(folder / "history.jsonl", {"model": "toy"}),
         watch=Watch(limits or Limits(timeout=600)),
         objectives=Objectives((word,)),
@@ -131,6 +131,29 @@ def test_nothing_that_failed_is_handed_back(tmp_path: Path) -> None:
     outcome, kept = run(tmp_path, Broken(), [low(3), low(2)])
     assert outcome.best is None and not kept
     assert [trial.error for trial in outcome.trials] == ["RuntimeError: no kernel"] * 2
+
+
+def test_a_strategy_can_have_a_trial_confirmed_on_everything_and_go_on(tmp_path: Path) -> None:
+    class Flattering(Scores):
+        def __call__(self, model: Model, race: Race | None = None) -> Score:
+            whole = super().__call__(model)
+            return whole if race is None else Score(0.9, bounds=(0.88, 0.92))
+
+    confirmed: list[Trial] = []
+
+    def careful(space: TuningSpace, context: StrategyContext) -> Proposals:
+        for recipe in (low(3), low(2), low(1)):
+            (trial,) = yield [recipe]
+            confirmed.append(context.confirm(trial))
+            assert context.confirm(confirmed[-1]) is confirmed[-1], "what is known is not repeated"
+            if confirmed[-1].met:
+                return
+
+    outcome, kept = run(
+        tmp_path, Flattering(low3=0.1), [], limits=Limits(), strategy=careful, settles=True
+    )
+    assert [trial.met for trial in confirmed] == [False, True]
+    assert outcome.best is confirmed[-1] and kept[-1] is outcome.best
 
 
 def test_a_recipe_in_which_the_process_died_comes_last(tmp_path: Path) -> None:

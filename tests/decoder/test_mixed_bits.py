@@ -88,6 +88,38 @@ def test_the_search_ends_near_the_cheapest_mix_within_its_bound(factor: float) -
     assert found <= 1.003 * path.costs[right]
 
 
+def test_a_mix_that_misses_the_bar_on_the_whole_data_does_not_end_the_search() -> None:
+    tradeoffs = _tradeoffs(200)
+    where = _space(tradeoffs)
+    goal = Goal(relative=0.02, higher_is_better=False)
+    error = {(key, o.config): o.error for key, options in tradeoffs.items() for o in options}
+
+    def tried(recipe: Recipe, factor: float, raced: bool) -> Trial:
+        lost = factor * sum(error[key, config] for key, config in recipe.ops.items())
+        score = Score(30.0 * math.exp(lost), bounds=(30.0, 31.0) if raced else None)
+        return Trial(1, recipe, State.DONE, score, goal.is_met(score.accuracy, 30.0))
+
+    confirmed: list[Trial] = []
+
+    def confirm(trial: Trial) -> Trial:
+        confirmed.append(tried(trial.recipe, 1.2, raced=False))  # a part of the data flatters
+        return confirmed[-1]
+
+    context = StrategyContext(
+        goal=goal, baseline=30.0, tradeoffs=lambda: tradeoffs, confirm=confirm
+    )
+    proposals = mixed_bits(where, context)
+    batch = next(proposals)
+    with pytest.raises(StopIteration):
+        while True:
+            batch = proposals.send([tried(batch[0], 1.0, raced=True)])
+    assert [trial.met for trial in confirmed] == [False, True]
+    path = path_of(where, tradeoffs)
+    costs = {path.recipe(at): cost for at, cost in enumerate(path.costs)}
+    right = path.costs[path.first_below(math.log(1.02) / 1.2)]
+    assert costs[confirmed[-1].recipe] <= 1.02 * right
+
+
 def test_by_size_the_smallest_formats_come_first_and_fp32_itself_is_never_proposed() -> None:
     tradeoffs = _tradeoffs(3)
     where = _space(tradeoffs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,10 +16,12 @@ from onnx import TensorProto, helper
 import lpot
 from decoder.nets import tiny
 from lpot.backends import get_backend
+from lpot.backends.onnx.weight_only import WeightOnlyBackend
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.backend import ModelSpec
-from lpot.core.errors import DataError
+from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.model import Model
+from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.decoder.generate import generate, kept_in
 from lpot.jobs.decoder.tokens import feeds, windows_of
 
@@ -134,3 +137,73 @@ def test_weights_that_lose_nothing_or_everything(
     options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
     result = lpot.tune(model, IDS, goal=0.5, approach="weight_only", config=SETTINGS, **options)
     assert result.met and result.trials and not [trial for trial in result.trials if trial.error]
+
+
+def test_lists_of_tokens_are_windows() -> None:
+    for given in (IDS.tolist(), IDS.reshape(-1).tolist()):
+        found = windows_of(given, 32, None, "the text")
+        assert found is not None and np.array_equal(found.ids, IDS)
+    assert windows_of([[1, 2], [3]], 2, None, "the text") is None  # a loader, as far as we can see
+
+
+def _adapter(folder: Path) -> None:
+    from safetensors.numpy import save_file
+
+    folder.mkdir(exist_ok=True)
+    (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
+    save_file({name: np.zeros((8, 64), np.float32)}, folder / "adapter_model.safetensors")
+
+
+def _other_vocabulary(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "vocab_size": 120}))
+
+
+@pytest.mark.parametrize(
+    "change, why",
+    [
+        (_adapter, r"has an adapter \(base_model.*merge it into its base model"),
+        (_other_vocabulary, r"the shape \[97, 64\], but config.json says \[120, 64\]"),
+    ],
+)
+def test_a_folder_that_is_not_one_whole_model_is_told(
+    tmp_path: Path, change: Callable[[Path], None], why: str
+) -> None:
+    tiny("Llama").save_pretrained(tmp_path / "llama")
+    change(tmp_path / "llama")
+    with pytest.raises(UnsupportedModel, match=why):
+        export_decoder(tmp_path / "llama", tmp_path / "out")
+
+
+def test_an_adapter_without_its_model_is_told(tmp_path: Path) -> None:
+    _adapter(tmp_path / "adapter")
+    with pytest.raises(UnsupportedModel, match="an adapter, not a whole model; merge it"):
+        lpot.tune(tmp_path / "adapter", IDS, approach="weight_only", workspace=tmp_path / "run")
+
+
+def test_an_object_that_is_quantized_already_is_told(tmp_path: Path) -> None:
+    model = tiny("Llama")
+    model.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    with pytest.raises(UnsupportedModel, match="LlamaForCausalLM: the model is already quantized"):
+        export_decoder(model, tmp_path)
+
+
+def test_a_missing_tokenizer_is_missed_beside_the_model(tmp_path: Path) -> None:
+    tiny("Llama").save_pretrained(tmp_path / "llama")
+    with pytest.raises(DataError, match=r"llama has no tokenizer\.json"):
+        lpot.tune(
+            *(tmp_path / "llama", "a text without a tokenizer"),
+            approach="weight_only",
+            config=SETTINGS,
+            workspace=tmp_path / "run",
+        )
+
+
+def test_fp32_is_timed_from_the_file_it_lies_in(decoder: onnx.ModelProto, tmp_path: Path) -> None:
+    onnx.save(decoder, tmp_path / "model.onnx")
+    model = WeightOnlyBackend().load(tmp_path / "model.onnx")
+    found = saved(model, tmp_path / "again")
+    assert Path(found.source) == tmp_path / "model.onnx" and not (tmp_path / "again").exists()
+    in_memory = WeightOnlyBackend().load(decoder)
+    assert Path(saved(in_memory, tmp_path / "again").source).parent == tmp_path / "again"

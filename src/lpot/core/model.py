@@ -68,6 +68,11 @@ class Model(ABC):
         return None
 
     @property
+    def file(self) -> Path | None:
+        """The file that holds this very model, where there is one: it need not be written again."""
+        return None
+
+    @property
     def runner(self) -> Any:
         """What a function marked `@lpot.takes_session` receives; the native object by default."""
         return self.native

@@ -23,6 +23,10 @@ def _unknown(recipe: Recipe) -> Sensitivity:
     return {}
 
 
+def _as_it_is(trial: Trial) -> Trial:
+    return trial
+
+
 @dataclass(frozen=True)
 class Tradeoff:
     """What one config of an op means: error of the outputs, time and bytes."""
@@ -56,6 +60,7 @@ class StrategyContext:
     gains: Callable[[], Mapping[OpKey, float]] = dict  # time an op saves in low precision
     objectives: Objectives = field(default_factory=Objectives)
     tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known
+    confirm: Callable[[Trial], Trial] = _as_it_is  # a trial that was raced out, on everything
     budget: bool = False  # time was given to go on after the first recipe that meets the bar
     workers: int = 1  # trials that are made side by side: batches of so many cost no more time
 

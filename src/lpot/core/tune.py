@@ -96,7 +96,7 @@ def tune(task: Task) -> Outcome:
     task.goal.check_baseline(baseline.accuracy)
     task.listener.baseline(baseline, task.goal)
     search = _Search(task, baseline)
-    proposals = task.strategy(task.prefer(task.space), _context(task, baseline))
+    proposals = task.strategy(task.prefer(task.space), _context(task, search))
     batch = next(proposals, None)
     while batch:
         trials = search.run(batch)
@@ -114,14 +114,15 @@ def tune(task: Task) -> Outcome:
     return Outcome(baseline, search.best, tuple(trials), stopped)
 
 
-def _context(task: Task, baseline: Score) -> StrategyContext:
+def _context(task: Task, search: _Search) -> StrategyContext:
     return replace(
         task.context,
         goal=task.goal,
-        baseline=baseline.accuracy,
-        latency=baseline.latency,
+        baseline=search.baseline.accuracy,
+        latency=search.baseline.latency,
         objectives=task.objectives,
         budget=task.has_budget,
+        confirm=search.confirm,
     )
 
 
@@ -283,18 +284,21 @@ class _Search:
         )
 
     def score_best_in_full(self) -> None:
-        """What is handed back has been evaluated on everything, even if its trial was raced out.
+        """What is handed back has been evaluated on everything; the next best where it misses."""
+        while (best := self.best) is not None and self.confirm(best) is not best:
+            pass
 
-        One that then misses the bar makes room for the next best.
-        """
-        while (best := self.best) is not None and best.score is not None and best.score.raced_out:
-            if self.task.watch.requested:  # whoever asked us to stop waits for no whole evaluation
-                return
-            trial, model = attempt(self.task, best.recipe, self.baseline, self._take_number(), None)
-            if trial.score is None:
-                return
-            self.best = self._best_without(best)
-            self._record_safely(trial, model)
+    def confirm(self, trial: Trial) -> Trial:
+        """The trial on everything, where it was raced out; else, or if that fails, the same one."""
+        if trial.score is None or not trial.score.raced_out or self.task.watch.requested:
+            return trial  # whoever asked us to stop waits for no whole evaluation
+        whole, model = attempt(self.task, trial.recipe, self.baseline, self._take_number(), None)
+        if whole.score is None:
+            return trial
+        if self.best is not None and self.best.recipe.digest == trial.recipe.digest:
+            self.best = self._best_without(trial)
+        self._record_safely(whole, model)
+        return whole
 
     def _best_without(self, trial: Trial) -> Trial | None:
         """The best of the others that meet the bar."""

@@ -4,16 +4,17 @@ Error and cost of each format are known for each op, and add up. Then the mixes 
 one path: begin with the cheapest format everywhere, and take, again and again, the step that saves
 the most error for its cost (the greedy answer to this knapsack, exact at its own points). The path
 is cut by evaluations: the first where the errors say the bar holds, the next ones corrected by what
-was seen, within a bracket that halves. A model with phases (a prompt, a token) must be slower than
-FP32 in none of them, unless size alone is asked for: what takes too long where the bar holds costs
-more on the path.
+was seen, within a bracket that halves. A trial may have seen a part of the data alone: what the
+search would end with is confirmed on all of it, or the search goes on. A model with phases (a
+prompt, a token) must be slower than FP32 in none of them, unless size alone is asked for: what
+takes too long where the bar holds costs more on the path.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -29,6 +30,7 @@ SIZE = 0.1  # of the bytes saved, beside time: of two equally fast formats the s
 EXTRA = 2  # evaluations besides those that halving needs
 NO_SLOWER = 0.95  # of FP32's time in each phase, as clocks of single ops tell it
 WEIGHTS = (0.1, 0.2, 0.4, 0.8, 1.6)  # that a phase which would be slower gets besides
+NEARER = 0.95  # of the loss that is aimed at once a mix has met the bar on a part of the data alone
 FINE = 0.01  # of the cost, below which no further evaluation pays: clocks tell no less
 
 
@@ -77,15 +79,32 @@ def mixed_bits(space: TuningSpace, context: StrategyContext) -> Proposals:
     last = len(path.steps)
     while last and is_fp32(space, path.recipe(last)):
         last -= 1
-    low, high = -1, last + 1  # missed, held
-    factor = 1.0
+    low, held = -1, dict[int, Trial]()  # the last that missed the bar; those that met it
+    factor, aim = 1.0, allowed
     for _ in range(EXTRA + steps_for(last + 1)):
-        taken = min(max(path.first_below(allowed / factor), low + 1), high - 1)
+        high = min(held, default=last + 1)
+        taken = min(max(path.first_below(aim / factor), low + 1), high - 1)
         (trial,) = yield [path.recipe(taken)]
-        low, high = (low, taken) if trial.met else (taken, high)
-        factor = _corrected(factor, trial, path.errors[taken], context)
-        if high - low <= 1 or (high <= last and _gain(path, low, high) < FINE):
-            return
+        low = low if trial.met else taken
+        held |= {taken: trial} if trial.met else {}
+        if aim == allowed:  # from then on the factor is that of the whole data
+            factor = _corrected(factor, trial, path.errors[taken], context)
+        # What the whole data have shown leads to the right place at once.
+        while _is_settled(path, low, held, last) or (held and aim < allowed):
+            if not held:
+                return
+            high = min(held)
+            whole = context.confirm(held.pop(high))
+            if whole.met:
+                return
+            low, aim = high, NEARER * aim
+            factor = _corrected(1.0, whole, path.errors[high], context)
+
+
+def _is_settled(path: Path, low: int, held: Collection[int], last: int) -> bool:
+    """Is nothing left between what missed the bar and what met it, or next to nothing?"""
+    high = min(held, default=last + 1)
+    return high - low <= 1 or (bool(held) and _gain(path, low, high) < FINE)
 
 
 def _gain(path: Path, low: int, high: int) -> float:

@@ -55,9 +55,11 @@ def _contestant(model: Source, folder: Path) -> Contestant:
 
 
 def saved(model: Model, folder: Path) -> Contestant:
-    """A model in memory, written down for its processes."""
-    folder.mkdir()
+    """A model in memory, written down for its processes unless it lies in a file already."""
     label = "FP32" if model.recipe is None else "tuned"
+    if model.file is not None:
+        return Contestant(str(model.file), label=label, framework=model.framework)
+    folder.mkdir()
     skeleton, place = model.skeleton, None
     if skeleton is not None:
         place = folder / "skeleton"

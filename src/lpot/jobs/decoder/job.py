@@ -22,7 +22,7 @@ from lpot.core.strategy import Tradeoff, Tradeoffs
 from lpot.jobs.decoder.paired import PairedPerplexity
 from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
-from lpot.jobs.decoder.tokens import is_cache
+from lpot.jobs.decoder.tokens import TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job
 
@@ -110,7 +110,9 @@ class DecoderJob(Job):
         if source is not None:
             copy_beside(source, folder)
         shutil.copyfile(result.path, folder / MODEL)
-        self.add_note(f"{folder}: the model with tokenizer and genai_config.json")
+        has_tokenizer = (folder / TOKENIZER).is_file()
+        beside = "its tokenizer and genai_config.json" if has_tokenizer else "genai_config.json"
+        self.add_note(f"{folder}: the model with {beside}")
         if result.best is not None and result.met:
             self._add_second_format(result, result.best.recipe, folder / MODEL)
         if not self.request.measure_speed or result.interrupted or result.met is False:

@@ -41,7 +41,8 @@ def prepared(request: Request) -> Request:
     if is_decoder(model):
         place = _workspace(request, config) / FP32_FOLDER
         request.listener.phase("writing the decoder as ONNX")
-        model, folder = export_decoder(model, place), place
+        model = export_decoder(model, place)
+        folder = folder or place  # a tokenizer that is missing is missed where the user looks
         request = replace(request, backend=get_backend("onnx"))  # whatever it was written in
     section = config.quantization.weight_only
     texts = (
@@ -78,6 +79,11 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
     named = request.metric is not None or section.metric is not None or section.multi_metrics
     if request.eval_func is not None or section.dataloader is not None:
         return request
+    if held is None and request.eval_loader is None and calib is not None and len(calib.ids) == 1:
+        request.listener.note(
+            "the calibration text is a single window: none is left to measure the perplexity on. "
+            "Give more text, or an evaluation text"
+        )
     if held is None and request.eval_loader is None and calib is not None and len(calib.ids) > 1:
         kept = min(len(calib.ids) // 2, SAMPLES)
         calib, held = calib.part(slice(0, kept)), calib.part(slice(kept, None))

@@ -122,6 +122,8 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
         return cut(*tokens_of(source, folder), length, what)
     if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
         return cut(*tokens_of("\n\n".join(source), folder), length, what)
+    if _is_numbers(source):
+        source = np.asarray(source)
     if isinstance(source, np.ndarray) or (hasattr(source, "detach") and hasattr(source, "shape")):
         array = as_array(source)
         if array.dtype.kind not in "iu" or array.ndim not in (1, 2):
@@ -184,6 +186,17 @@ def tokenizer_in(folder: Path | None) -> Any:
     if isinstance(found, Exception):  # plain Exceptions, of a library in Rust
         raise DataError(f"{place}: can't be read ({found}): save the tokenizer again") from found
     return found
+
+
+def _is_numbers(source: Any) -> bool:
+    """A list of whole numbers, or of such lists that are equally long: what tokenizers return."""
+    if not isinstance(source, list) or not source:
+        return False
+    rows = source if isinstance(source[0], list) else [source]
+    return all(
+        isinstance(row, list) and len(row) == len(rows[0]) and all(type(n) is int for n in row)
+        for row in rows
+    )
 
 
 def _is_file(text: str) -> bool:

@@ -22,6 +22,10 @@ from lpot.core.publish import drafting
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 MODEL, STAMP = "model.onnx", "source.json"
 VERSION = 3  # of the graphs written here: a newer one is written again
+MERGE = (
+    "merge it into its base model (PEFT's `merge_and_unload()`) and save that with "
+    "`save_pretrained(folder)`"
+)
 # What lies beside a decoder and is of use without its weights.
 BESIDE = (
     "config.json",
@@ -61,6 +65,8 @@ def why_no_decoder(source: Any) -> str:
             "no such file or folder; download a model from a hub first, and save it with "
             "`save_pretrained(folder)`"
         )
+    if (place / "adapter_config.json").is_file():
+        return f"the folder holds an adapter, not a whole model; {MERGE}"
     weights = any(place.glob("*.safetensors")) or (place / "pytorch_model.bin").is_file()
     if place.is_dir() and weights and not (place / "config.json").is_file():
         return (
@@ -138,8 +144,21 @@ def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
 
 
 def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
-    if not isinstance(source, str | Path):
-        return dict(source.config.to_dict()), ObjectTensors(source.state_dict())
+    found = _object_parts(source) if not isinstance(source, str | Path) else _folder_parts(source)
+    config, tensors = found
+    what = type(source).__name__ if not isinstance(source, str | Path) else str(source)
+    if config.get("quantization_config"):
+        raise UnsupportedModel(f"{what}: the model is already quantized; give the FP32 one")
+    if adapter := next((name for name in tensors if ".lora_" in name), None):
+        raise UnsupportedModel(f"{what}: it has an adapter ({adapter}) beside its weights; {MERGE}")
+    return config, tensors
+
+
+def _object_parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
+    return dict(source.config.to_dict()), ObjectTensors(source.state_dict())
+
+
+def _folder_parts(source: str | Path) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
     place = Path(source) / "config.json"
     try:
         config = json.loads(place.read_text("utf-8"))
@@ -147,8 +166,6 @@ def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
             raise ValueError("expected a mapping")
     except (OSError, ValueError, RecursionError) as error:
         raise UnsupportedModel(f"{place}: can't be read ({error})") from error
-    if "quantization_config" in config:
-        raise UnsupportedModel(f"{place}: the model is already quantized; give the FP32 one")
     return config, FolderTensors(Path(source))
 
 

@@ -75,7 +75,14 @@ class _Writer:
             self._op("Reshape", ["past_length", "one"], "past_place")
 
     def _embedded(self) -> str:
-        self._const("embed_tokens.weight", self.source.table("embedding"))
+        table = self.source.table("embedding")
+        expected = (self.shape.vocabulary, self.shape.hidden)
+        if table.shape != expected:
+            raise UnsupportedModel(
+                f"the embedding has the shape {list(table.shape)}, but config.json says "
+                f"{list(expected)} (vocabulary, hidden size): do they belong to the same model?"
+            )
+        self._const("embed_tokens.weight", table)
         found = self._op("Gather", ["embed_tokens.weight", "input_ids"], "embedded")
         if self.shape.embedding_scale != 1.0:
             self._const("embedding_scale", np.float32(self.shape.embedding_scale))

@@ -63,6 +63,11 @@ class FileModel(OnnxModel):
                 self._session = file_session(self.source)
         return super().session
 
+    @property
+    def file(self) -> Path | None:
+        found = Path(self.source) if self.source else None
+        return found if found is not None and found.is_file() else None
+
 
 class WeightOnlyBackend(OnnxBackend):
     """The same verbs, for weights in few bits. What was rounded lies in its store."""

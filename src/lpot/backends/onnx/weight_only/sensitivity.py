@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from onnx import NodeProto
@@ -34,6 +35,7 @@ LOGITS = "logits"
 TOKENS = 128  # of a window that are read
 
 Formats = Mapping[str, Sequence[OpConfig]]  # node → its low formats
+Change = tuple[str, OpConfig]  # a node, alone in a format
 
 
 def format_errors(
@@ -49,13 +51,11 @@ def format_errors(
     asked = {name: _asked(name, configs, store) for name, configs in formats.items()}
     pairs = [(name, config) for name, configs in asked.items() for config in configs]
     missing = [(name, config) for name, config in pairs if (name, label(config)) not in known]
-    nodes = list(dict.fromkeys(name for name, _ in pairs))
-    bench = _Bench(graph, nodes, first_tokens(graph, probe)) if missing else None
-    for name, config in tracked(missing):
-        assert bench is not None
-        word = label(config)
-        known[name, word] = bench.error(name, config, store)
-        store.put_error(name, word, known[name, word])
+    if missing:
+        bench = _Bench(graph, {name for name, _ in pairs}, store)
+        for (name, config), error in bench.errors(missing, first_tokens(graph, probe)):
+            known[name, label(config)] = error
+            store.put_error(name, label(config), error)
     return {
         name: {config: _known_error(name, config, asked[name], known, store) for config in configs}
         for name, configs in formats.items()
@@ -97,59 +97,102 @@ def first_tokens(graph: Graph, probe: Inputs) -> dict[str, np.ndarray]:
 
 
 class _Bench:
-    """The graph in segments: what a changed weight does is computed from its segment on."""
+    """The graph in segments, run one at a time: what a changed weight does is carried along.
 
-    def __init__(self, graph: Graph, names: Sequence[str], inputs: Tensors) -> None:
+    Of each change only what passes between two segments is held, a decoder's residual as a rule. No
+    more of the weights are packed for the runtime than those of one segment.
+    """
+
+    def __init__(self, graph: Graph, names: Collection[str], store: WeightStore) -> None:
         self.graph = graph
+        self.store = store
         self.output = graph.outputs[0]
-        self.nodes = {node.name: node for node in graph.nodes if node.name in set(names)}
+        self.nodes = {node.name: node for node in graph.nodes if node.name in names}
         self.segments = whole(graph, cut(graph, self.nodes))
-        self.places = {
-            node.name: at for at, segment in enumerate(self.segments) for node in segment.nodes
-        }
-        self.held: list[Tensors] = entered(self.segments[0], [inputs])
-        self.pieces: list[Piece] = []
-        for segment in self.segments:
-            self.pieces.append(self._piece(segment, self.held[-1], {}))
-            self.held.append(self._passed(segment, self.pieces[-1], self.held[-1]))
-        self.truth = self._answer(self.held[-1])
+        # Behind the last product the answer itself passes, too large to be held for each change.
+        self.last = max(
+            at
+            for at, segment in enumerate(self.segments)
+            if any(node.name in self.nodes for node in segment.nodes)
+        )
 
-    def error(self, name: str, config: OpConfig, store: WeightStore) -> float:
-        at = self.places[name]
-        segment, now = self.segments[at], self.held[at]
-        if config.mode == "weight_only":
-            running = self._piece(segment, now, self._rounded(name, config, store))
-        else:
-            running = in_dynamic(self._piece(segment, now, {}), name, config)
-        now = self._passed(segment, running, now)
-        for segment, known in zip(self.segments[at + 1 :], self.pieces[at + 1 :], strict=True):
-            now = self._passed(segment, known, now)
-        found = self._answer(now)
-        if self.output != LOGITS:
-            return distance([self.truth], [found])
-        return divergence(self.truth, found)
+    def errors(self, changes: Sequence[Change], inputs: Tensors) -> Iterator[tuple[Change, float]]:
+        (exact,) = entered(self.segments[0], [inputs])
+        changed: dict[Change, Tensors] = {}
+        for segment in tracked(self.segments[: self.last]):
+            plain = self._piece(segment, exact)
+            changed = {change: plain.passed(now) for change, now in changed.items()}
+            for change in self._of(segment, changes):
+                changed[change] = self._changed(segment, exact, change).passed(exact)
+            exact = plain.passed(exact)
+        tail = self._tail(exact)
+        truth = self._answer(tail, exact)
+        for change in tracked(self._of(self.segments[self.last], changes)):
+            first = self._changed(self.segments[self.last], exact, change)
+            yield change, self._error(truth, self._answer([first, *tail[1:]], exact))
+        for change, now in tracked(list(changed.items())):
+            yield change, self._error(truth, self._answer(tail, now))
 
-    def _rounded(self, name: str, config: OpConfig, store: WeightStore) -> Tensors:
-        node = self.nodes[name]
-        values = store.get(name, label(config)).values()
-        matrix = values if node.op_type == "Gather" else values.T
-        return {_weight(node): np.ascontiguousarray(matrix, np.float32)}
+    def _of(self, segment: Segment, changes: Sequence[Change]) -> list[Change]:
+        here = {node.name for node in segment.nodes}
+        return [change for change in changes if change[0] in here]
 
-    def _piece(self, segment: Segment, example: Tensors, changed: Tensors) -> Piece:
-        made = {name for node in segment.nodes for name in node.output}
-        outputs = [name for name in segment.leaves if name in made]
-        return piece(self.graph, segment.nodes, example, outputs, {**self.graph.weights, **changed})
+    def _tail(self, entering: Tensors) -> list[_Running]:
+        """The last product's segment and what follows it."""
+        found: list[_Running] = []
+        for segment in self.segments[self.last :]:
+            found.append(self._piece(segment, entering))
+            if segment is not self.segments[-1]:
+                entering = found[-1].passed(entering)
+        return found
 
-    def _passed(self, segment: Segment, running: Piece, now: Tensors) -> Tensors:
-        (found,) = running.run([now])
-        return passed_on(segment, now, found)
-
-    def _answer(self, last: Tensors) -> np.ndarray:
-        found = last[self.output]
+    def _answer(self, pieces: Sequence[_Running], now: Tensors) -> np.ndarray:
+        for running in pieces:
+            now = running.passed(now)
+        found = now[self.output]
         if self.output != LOGITS or found.ndim != 3:
             return found
         step = max(1, found.shape[1] // POSITIONS)
         return np.asarray(found[0, ::step])
+
+    def _error(self, truth: np.ndarray, found: np.ndarray) -> float:
+        if self.output != LOGITS:
+            return distance([truth], [found])
+        return divergence(truth, found)
+
+    def _changed(self, segment: Segment, example: Tensors, change: Change) -> _Running:
+        name, config = change
+        if config.mode == "weight_only":
+            return self._piece(segment, example, self._rounded(name, config))
+        plain = self._piece(segment, example)
+        return _Running(segment, in_dynamic(plain.piece, name, config))
+
+    def _rounded(self, name: str, config: OpConfig) -> Tensors:
+        node = self.nodes[name]
+        values = self.store.get(name, label(config)).values()
+        matrix = values if node.op_type == "Gather" else values.T
+        return {_weight(node): np.ascontiguousarray(matrix, np.float32)}
+
+    def _piece(
+        self, segment: Segment, example: Tensors, changed: Tensors | None = None
+    ) -> _Running:
+        made = {name for node in segment.nodes for name in node.output}
+        outputs = [name for name in segment.leaves if name in made]
+        weights = {**self.graph.weights, **(changed or {})}
+        return _Running(segment, piece(self.graph, segment.nodes, example, outputs, weights))
+
+
+@dataclass(frozen=True, eq=False)
+class _Running:
+    """A segment and the graph that runs it."""
+
+    segment: Segment
+    piece: Piece
+
+    def passed(self, now: Tensors) -> Tensors:
+        """What the next segment finds."""
+        (found,) = self.piece.run([now])
+        return passed_on(self.segment, now, found)
 
 
 def in_dynamic(given: Piece, name: str, config: OpConfig) -> Piece:
