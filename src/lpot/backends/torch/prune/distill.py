@@ -105,13 +105,14 @@ def behind_cuts(student: nn.Module, teacher: nn.Module) -> frozenset[str]:
     Ruder, "Universal Language Model Fine-tuning for Text Classification" (2018).
     """
     left = dict(student.named_parameters())
-    wanted = list(teacher.named_parameters())
-    cut = [
-        place
-        for place, (name, tensor) in enumerate(wanted)
+    wanted = dict(teacher.named_parameters())
+    cut = {
+        name.rpartition(".")[0]  # the layer: its bias may be as before
+        for name, tensor in wanted.items()
         if name not in left or left[name].shape != tensor.shape
-    ]
-    return frozenset(name for name, _ in wanted[cut[-1] + 1 :]) if cut else frozenset()
+    }
+    places = [place for place, name in enumerate(wanted) if name.rpartition(".")[0] in cut]
+    return frozenset(list(wanted)[places[-1] + 1 :]) if cut else frozenset()
 
 
 def _step(
