@@ -105,14 +105,13 @@ def behind_cuts(student: nn.Module, teacher: nn.Module) -> frozenset[str]:
     Ruder, "Universal Language Model Fine-tuning for Text Classification" (2018).
     """
     left = dict(student.named_parameters())
-    wanted = dict(teacher.named_parameters())
-    cut = {
-        name.rpartition(".")[0]  # the layer: its bias may be as before
-        for name, tensor in wanted.items()
+    wanted = list(teacher.named_parameters())
+    cut = [
+        place
+        for place, (name, tensor) in enumerate(wanted)
         if name not in left or left[name].shape != tensor.shape
-    }
-    places = [place for place, name in enumerate(wanted) if name.rpartition(".")[0] in cut]
-    return frozenset(list(wanted)[places[-1] + 1 :]) if cut else frozenset()
+    ]
+    return frozenset(name for name, _ in wanted[cut[-1] + 1 :]) if cut else frozenset()
 
 
 def _step(
