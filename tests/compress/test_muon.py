@@ -8,12 +8,7 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from lpot.backends.torch.prune.cut import skipped  # noqa: E402
-from lpot.backends.torch.prune.distill import (  # noqa: E402
-    BEHIND,
-    behind_cuts,
-    optimizers_of,
-)
+from lpot.backends.torch.prune.distill import optimizers_of  # noqa: E402
 from lpot.backends.torch.prune.muon import SIZE, Muon, orthogonal  # noqa: E402
 
 
@@ -59,18 +54,3 @@ def test_it_is_for_dense_convolutions_alone() -> None:
     assert len(rest.param_groups[0]["params"]) == 5  # biases, the depthwise one, the linear
     (alone,) = optimizers_of(nn.Linear(3, 2), 0.1)
     assert isinstance(alone, torch.optim.AdamW)
-
-
-def test_layers_behind_all_cuts_learn_more_slowly() -> None:
-    full = nn.Sequential(
-        nn.Conv2d(3, 8, 3), nn.Conv2d(8, 8, 3), nn.Conv2d(8, 8, 3), nn.Linear(8, 2)
-    )
-    small = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Conv2d(4, 8, 3), *full[2:])
-    behind = behind_cuts(small, full)
-    assert behind == {"2.weight", "2.bias", "3.weight", "3.bias"}
-    muon, rest = optimizers_of(small, 0.1, behind)
-    assert [group["lr"] for group in muon.param_groups] == [0.1, 0.1 * BEHIND]
-    assert muon.param_groups[1]["params"] == [small[2].weight]
-    assert [len(group["params"]) for group in rest.param_groups] == [2, 3]
-    assert behind_cuts(full, full) == frozenset()
-    assert behind_cuts(skipped(full, ["3"], {}), full) == frozenset()

@@ -213,7 +213,6 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "learning_rate": given.learning_rate,
         "samples": 512,
         "batch_size": given.batch_size,
-        "features": 4.0,
     }
     pruned = lpot.tune(
         net,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from lpot.core.progress import tracked
 
 LAYERS = 4  # intermediate outputs that are compared
 CLIP = 5.0  # of the gradient's norm
-BEHIND = 0.1  # of the learning rate, for layers behind all that was cut
 
 
 def distill(
@@ -50,7 +49,7 @@ def _distill(
     student.train()
     for tensor in student.parameters():
         tensor.requires_grad_(tensor.is_floating_point())
-    optimizers = optimizers_of(student, settings.learning_rate, behind_cuts(student, teacher))
+    optimizers = optimizers_of(student, settings.learning_rate)
     steps = settings.epochs * _length(loader)
     paces = [
         torch.optim.lr_scheduler.LambdaLR(each, lambda step: _pace(step, steps))
@@ -71,10 +70,8 @@ def _distill(
     return student.eval()
 
 
-def optimizers_of(
-    student: nn.Module, rate: float, slow: Container[str] = ()
-) -> list[torch.optim.Optimizer]:
-    """Muon for convolutions, AdamW for everything else; some parameters at a lower rate.
+def optimizers_of(student: nn.Module, rate: float) -> list[torch.optim.Optimizer]:
+    """Muon for convolutions, AdamW for everything else.
 
     Large matrices take longer to orthogonalize than to train, and the few weights of each channel
     of a depthwise convolution have no directions.
@@ -84,34 +81,10 @@ def optimizers_of(
         for part in student.modules()
         if isinstance(part, nn.modules.conv._ConvNd) and part.groups == 1
     }
-    groups: dict[tuple[bool, bool], list[torch.Tensor]] = {}
-    for name, tensor in student.named_parameters():
-        groups.setdefault((id(tensor) in dense, name in slow), []).append(tensor)
-    rates = {False: rate, True: BEHIND * rate}
-
-    def of(convolutions: bool) -> list[dict[str, Any]]:
-        keys = [(convolutions, is_slow) for is_slow in rates if (convolutions, is_slow) in groups]
-        return [{"params": groups[key], "lr": rates[key[1]]} for key in keys]
-
-    found: list[torch.optim.Optimizer] = [Muon(of(True), rate)] if of(True) else []
-    return [*found, torch.optim.AdamW(of(False), lr=rate)] if of(False) else found
-
-
-def behind_cuts(student: nn.Module, teacher: nn.Module) -> frozenset[str]:
-    """Parameters of the layers behind everything that was cut.
-
-    They were trained on more data than there is now, and what they get is nearly what they got: at
-    the full learning rate they would learn the few samples by heart. Rates by layer: Howard and
-    Ruder, "Universal Language Model Fine-tuning for Text Classification" (2018).
-    """
-    left = dict(student.named_parameters())
-    wanted = list(teacher.named_parameters())
-    cut = [
-        place
-        for place, (name, tensor) in enumerate(wanted)
-        if name not in left or left[name].shape != tensor.shape
-    ]
-    return frozenset(name for name, _ in wanted[cut[-1] + 1 :]) if cut else frozenset()
+    weights = [tensor for tensor in student.parameters() if id(tensor) in dense]
+    rest = [tensor for tensor in student.parameters() if id(tensor) not in dense]
+    found: list[torch.optim.Optimizer] = [Muon(weights, rate)] if weights else []
+    return [*found, torch.optim.AdamW(rest, lr=rate)] if rest else found
 
 
 def _step(

@@ -22,7 +22,7 @@ SIZE = 0.2  # the root mean square of an AdamW step, over the learning rate
 class Muon(torch.optim.Optimizer):  # type: ignore[misc]
     """For weights of two dimensions and more: a convolution's is one row for each output."""
 
-    def __init__(self, weights: Iterable[Any], lr: float) -> None:
+    def __init__(self, weights: Iterable[torch.Tensor], lr: float) -> None:
         super().__init__(weights, {"lr": lr})
 
     @torch.no_grad()  # type: ignore[untyped-decorator]
