@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from lpot.backends.torch.prune.measure import (  # noqa: E402
     importance,
     sound_groups,
 )
-from lpot.core.compress.groups import Cut, choose, strongest  # noqa: E402
+from lpot.core.compress.groups import Cut, choose, saving, strongest  # noqa: E402
 from lpot.core.errors import UnsupportedModel  # noqa: E402
 
 
@@ -164,6 +165,24 @@ def test_cuts_are_chosen_by_the_harm_they_do_together() -> None:
     assert [cut.target for cut in choose(cuts, 0.4, together)] == ["a", "c"]
     # More than there is: all of them.
     assert len(choose(cuts, 0.9, together)) == 3
+
+
+def test_more_or_less_is_cut_until_the_whole_saves_what_was_asked_for() -> None:
+    cuts = [Cut(f"b{index}", 1.0, 0.1, 0.1, True) for index in range(8)]
+
+    def pick(wanted: float) -> tuple[Cut, ...]:
+        return tuple(cuts[: min(8, math.ceil(round(wanted / 0.1, 6)))])
+
+    def found(ratio: float, each: float) -> tuple[int, float]:
+        chosen, gain = saving(ratio, pick, lambda tried: each * len(tried))
+        return len(chosen), round(gain, 6)
+
+    assert found(0.3, 0.1) == (3, 0.3)
+    assert found(0.3, 0.05) == (6, 0.3)  # together they save half of what each promised
+    assert found(0.3, 0.2) == (2, 0.4)  # twice: fewer do
+    assert found(0.3, 0.0995) == (3, 0.2985)  # nearly is enough
+    assert found(0.9, 0.1) == (8, 0.8)  # all there is
+    assert saving(0.3, lambda wanted: (), lambda tried: 0.0) == ((), 0.0)
 
 
 def test_a_block_takes_what_was_chosen_inside_with_it() -> None:

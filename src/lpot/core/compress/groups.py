@@ -17,6 +17,8 @@ from lpot.core.ptq.streams import Stream
 Floats = npt.NDArray[np.floating]
 Kept = Mapping[str, tuple[int, ...]]  # group → the units that stay
 CHEAPEST = 4  # cuts of which the next one is chosen
+ATTEMPTS = 4  # at as much time saved as was asked for
+ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts do the most harm
 
 
 @dataclass(frozen=True, order=True)
@@ -163,6 +165,37 @@ def choose(
         now = _gain(chosen), cost
         cost, chosen = min(tried, key=lambda pair: (pair[0] - now[1]) / (_gain(pair[1]) - now[0]))
     return tuple(sorted(chosen, key=lambda cut: cut.target))
+
+
+def saving(
+    ratio: float,
+    pick: Callable[[float], tuple[Cut, ...]],
+    timed: Callable[[tuple[Cut, ...]], float],
+) -> tuple[tuple[Cut, ...], float]:
+    """The fewest cuts that save a share of the latency, and what they save.
+
+    Gains of single cuts are short measurements and do not quite add up: the whole is timed, and
+    more or less is cut where it saves too little or too much.
+    """
+    wanted, low, high = ratio, 0.0, math.inf  # sums of single gains: too few, enough
+    found: tuple[tuple[Cut, ...], float] = ((), 0.0)
+    for _ in range(ATTEMPTS):
+        cuts = pick(wanted)
+        promised = _gain(cuts)
+        if not cuts or not low < promised < high:
+            break
+        gain = timed(cuts)
+        if gain >= ENOUGH * ratio:
+            high, found = promised, (cuts, gain)
+            if gain <= TOO_MUCH * ratio:
+                break
+        else:
+            low = promised
+            found = found if high < math.inf else (cuts, gain)
+        wanted = promised * min(ratio / gain, 2.0) if gain > 0 else 2.0 * promised
+        if not low < wanted < high:
+            wanted = (low + high) / 2 if high < math.inf else 2.0 * low
+    return found
 
 
 def _gain(cuts: Iterable[Cut]) -> float:

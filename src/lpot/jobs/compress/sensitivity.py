@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Cut, Group, Kept, choose, strongest
+from lpot.core.compress.groups import Cut, Group, Kept, choose, saving, strongest
 from lpot.core.compress.prunable import Parts
 from lpot.core.model import Model
 from lpot.core.progress import Listener, counted
@@ -18,8 +18,8 @@ from lpot.core.recipe import Recipe
 SHARES = (0.25, 0.5, 0.75)
 MULTIPLE = 8  # kernels like channels in eights
 LOOK = 4  # layers after a cut that are fitted before its harm is measured
-ATTEMPTS = 4  # at as much time saved as was asked for
 ROUNDS, CALLS = 5, 4
+WHOLE = 15  # rounds for what was chosen: a wrong figure there costs a training
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,30 +60,20 @@ class Sensitivity:
         self.cuts = self._each_alone()
 
     def plan(self, ratio: float) -> Plan:
-        """The cheapest cuts that save this share of the latency, and the model they leave.
-
-        Gains of single cuts are short measurements and do not quite add up: the whole is timed, and
-        more is cut where it saves too little.
-        """
-        wanted, gain = ratio, 0.0
-        chosen: tuple[Cut, ...] = ()
-        for _ in range(ATTEMPTS):
-            self.bench.listener.phase(f"choosing cuts that save {100 * ratio:.0f} %")
-            more = choose(self.cuts, wanted, self._together)
-            if more == chosen:
-                break
-            chosen = more
-            small = self.bench.backend.pruned(self.bench.model, self.parts, *self._left(chosen))
-            gain = _gain(self.bench, self.base, _low(self.bench, small))
-            if gain >= ratio:
-                break
-            promised = sum(cut.gain for cut in chosen)  # by each alone
-            wanted = promised * min(ratio / gain, 2.0) if gain > 0 else 2.0 * promised
+        """The cheapest cuts that save this share of the latency, and the model they leave."""
+        self.bench.listener.phase(f"choosing cuts that save {100 * ratio:.0f} %")
+        chosen, gain = saving(
+            ratio, lambda wanted: choose(self.cuts, wanted, self._together), self._gain_of
+        )
         kept, blocks = self._left(chosen)
         words = [f"{name} without layers" for name in blocks]
         words += [f"{name} {self.groups[name].units} to {len(left)}" for name, left in kept.items()]
         model = _refitted(self.bench, self.parts, kept, blocks)
         return Plan(model, chosen, gain, ", ".join(words) or "nothing")
+
+    def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
+        small = self.bench.backend.pruned(self.bench.model, self.parts, *self._left(cuts))
+        return _gain(self.bench, self.base, _low(self.bench, small), WHOLE)
 
     def _each_alone(self) -> list[Cut]:
         tried = [(group, share) for group in self.parts.groups for share in SHARES]
@@ -159,10 +149,10 @@ def _low(bench: Workbench, model: Model) -> Model:
     return made
 
 
-def _gain(bench: Workbench, base: Model, small: Model) -> float:
+def _gain(bench: Workbench, base: Model, small: Model, rounds: int = ROUNDS) -> float:
     """The share of the latency that is saved. The least of several turns: others may be busy."""
     least = [float("inf"), float("inf")]
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for index, model in enumerate((base, small)):
             bench.backend.run(model, bench.timed)
             for _ in range(CALLS):
