@@ -63,7 +63,7 @@ def _ratio(model: TensorflowModel, path: Path) -> float | None:
     give_back()  # converting holds the weights seven times
     elsewhere = _opened(path, feeds)
     fetches = [full_name(name) for name in model.output_names]
-    session, fed = model.sess, {tensor: value for tensor, value in feeds.values()}
+    session, fed = model.engine, {tensor: value for tensor, value in feeds.values()}
 
     def here() -> list[Any]:
         return list(session.run(fetches, fed))

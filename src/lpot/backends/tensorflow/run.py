@@ -99,7 +99,7 @@ def run(model: TensorflowModel, inputs: Inputs, steps: int = 1) -> list[np.ndarr
     """Outputs in order. A graph that reads its data itself is started and run for so many steps;
     with -1 until its data end.
     """
-    return run_in(model.sess, model, inputs, steps)
+    return run_in(model.engine, model, inputs, steps)
 
 
 def run_in(
