@@ -11,6 +11,7 @@ from lpot.backends.tensorflow.call_form import CallForm
 from lpot.backends.tensorflow.callable_graph import CallableGraph, spec_of
 from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
 from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.run import HEAVY
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.slim import SlimSession, slim_session
 from lpot.core.batch import Inputs, InputSpec
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
     from lpot.backends.tensorflow.plan import Plan
     from lpot.backends.tensorflow.prepare import Prepared
-
-HEAVY = 1 << 24  # bytes of a graph that is not kept imported while nobody runs it
 
 
 class TensorflowModel(Model):
