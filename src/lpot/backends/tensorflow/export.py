@@ -41,7 +41,6 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
         path = path.with_name(f"{path.name}.onnx")
     net = prepared.net if plan is None else _corrected(prepared, plan)
     model = _convert(spell_erfc(feed_iterators(net)[0]), opset)
-    give_back()  # what tf2onnx made on its way
     if plan is not None:
         _Qdq(model, prepared, plan).write()
     import onnx
@@ -111,10 +110,21 @@ def _converted(net: Net, opset: int, careful: bool) -> Any:
         # Each pass would write all weights into the nodes anew, where protobuf never frees them.
         found.update_proto = lambda *_: None
         found = optimize_graph(found, False)
-        found.update_proto = lambda *given: [
-            node.update_proto(*given) for node in found.get_nodes() if not node.is_const()
-        ]
-        return found.make_model("lpot")
+        return _model_of(found)
+
+
+def _model_of(found: Any) -> Any:
+    """The model proto of tf2onnx's graph, made without a second copy of the weights."""
+    found.update_proto = lambda *given: [
+        node.update_proto(*given) for node in found.get_nodes() if not node.is_const()
+    ]
+    graph = found.make_graph("lpot")
+    found.make_graph = lambda *_: type(graph)(name=graph.name)
+    model = found.make_model("lpot")
+    vars(found).clear()  # its caller holds it, too
+    give_back()
+    model.graph.CopyFrom(graph)
+    return model
 
 
 class _Contents(Mapping[str, bytes]):
