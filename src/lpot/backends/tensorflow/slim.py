@@ -69,20 +69,27 @@ class SlimSession:
         return self._session is not None
 
     def run(self, fetches: Any, feeds: Any = None, **options: Any) -> Any:
-        if self._session is None:
-            graph = tf.Graph()
-            fill(graph, optimised(self._net))
-            give_back()
-            config = session_config(quick=True)
-            config.experimental.disable_output_partition_graphs = True
-            self._session = v1.Session(graph=graph, config=config)
-        return self._session.run(fetches, feeds, **options)
+        if self._session is not None:
+            return self._session.run(fetches, feeds, **options)
+        self._session = _opened(self._net)
+        found = self._session.run(fetches, feeds, **options)
+        give_back()  # the first run copies the weights to where they stay
+        return found
 
     def close(self) -> None:
         """Free the session; the next run opens another."""
         if self._session is not None:
             self._session.close()
             self._session = None
+
+
+def _opened(net: Net) -> v1.Session:
+    graph = tf.Graph()
+    fill(graph, optimised(net))
+    give_back()
+    config = session_config(quick=True)
+    config.experimental.disable_output_partition_graphs = True
+    return v1.Session(graph=graph, config=config)
 
 
 def optimised(net: Net) -> Net:
