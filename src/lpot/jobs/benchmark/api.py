@@ -86,7 +86,9 @@ def benchmark(
         notes = (*seen, *ready.shapes.notes, *ready.room.notes, *found)
     measured = _measured(ready.teams, ready.shapes.batch_size)
     sizes = ready.shapes
-    return BenchmarkResult(measured, sizes.inputs, sizes.batch_size, settings, ready.cpu, notes, ops)
+    return BenchmarkResult(
+        measured, sizes.inputs, sizes.batch_size, settings, ready.cpu, notes, ops
+    )
 
 
 @dataclass(frozen=True, eq=False)

@@ -179,9 +179,7 @@ class Team:
         return self.ask({"do": "load", "contestant": self.contestant.to_json()})
 
     def _warm_up(self) -> dict[int, dict[str, Any]]:
-        return self.ask(
-            {"do": "run", "warmup": self.settings.warmup, "iteration": 1, "seconds": 0}
-        )
+        return self.ask({"do": "run", "warmup": self.settings.warmup, "iteration": 1, "seconds": 0})
 
     def _note_memory(self, answers: Mapping[int, Mapping[str, Any]]) -> None:
         peak = sum(answer["peak_memory"] for answer in answers.values())
