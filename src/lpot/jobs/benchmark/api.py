@@ -57,8 +57,8 @@ def benchmark(
         look: given the teams, whose first outputs are kept on disk meanwhile; adds notes.
 
     Where memory does not suffice for all at once, each is opened anew for its turns, of which there
-    are fewer then; the notes say so. A model that fails does not stop the others: it is in the result with its `error`. So it is
-    with one instance of several.
+    are fewer then; the notes say so. A model that fails does not stop the others: it is in the
+    result with its `error`. So it is with one instance of several.
     """
     arena = Arena(
         models,
