@@ -48,8 +48,8 @@ def gains(
     """Seconds a batch that each op saves, less what converting costs where neighbours are float.
 
     An op that loses leaves floats to its neighbours: these are judged again without it. Where all
-    lose, the one that loses least counts as even: the graph around one INT8 op is folded, which the
-    FP32 graph is not, and that may be worth more.
+    lose, the one that loses least by itself counts as even: the graph around one INT8 op is folded,
+    which the FP32 graph is not, and that may be worth more.
     """
     keys = {key.name: key for key in recipe.ops}
     times = _times(backend, model, recipe, observations)
@@ -65,7 +65,8 @@ def gains(
         losers = [key for key, saved in left.items() if saved < 0.0]
         if not losers:
             if found and max(found.values()) < 0.0:
-                found[max(found, key=found.__getitem__)] = 0.0
+                least = max(times, key=lambda name: _saved(times[name], 1.0, 1.0))
+                found[keys[least]] = 0.0
             return found
         recipe = recipe.with_float(losers)
 
