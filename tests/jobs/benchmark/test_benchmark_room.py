@@ -80,3 +80,19 @@ def test_a_model_alone_has_all_the_room(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(room, "available_memory", lambda: 1 << 20)
     result = benchmark(watchers(tmp_path)[:1], settings=Settings(warmup=1, rounds=9, iteration=9))
     assert len(result.models[0].timing.rounds) == 9 and len(list(tmp_path.glob("*.pid"))) == 1
+
+
+def test_a_tuning_says_that_its_models_were_timed_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnxruntime")
+    import lpot
+    from lpot.demo import demo_data, demo_model_path
+
+    monkeypatch.setattr(room, "available_memory", lambda: 1 << 20)
+    batches = [demo_data().images[:8]]
+    result = lpot.tune(
+        demo_model_path(), batches, lambda model: 1.0, workspace=tmp_path, strategy="basic"
+    )
+    assert result.speed is not None and result.benchmark.settings.turns == FEW
+    assert any(f"timed in fresh processes, in {FEW} rounds" in note for note in result.notes)
