@@ -55,7 +55,8 @@ class TestAuto:
         assert best(seen, passes) == {"op01", "op03"}
 
     @pytest.mark.parametrize(
-        ("before", "after", "losers_go"), [(1.0, 1.1, True), (1.0, 0.5, False), (1e-3, 2e-3, False)]
+        ("before", "after", "losers_go"),
+        [(1.0, 1.1, True), (1.0, 0.95, True), (1.0, 0.5, False), (1e-3, 2e-3, False)],
     )
     def test_losers_of_a_slow_model_go_back(
         self, before: float, after: float, losers_go: bool

@@ -173,6 +173,11 @@ def _physical(infos: list[dict[str, str]], allowed: tuple[int, ...]) -> int:
     return len(cores) or len(allowed)
 
 
+def available_memory() -> int:
+    """Bytes that may be taken now; 0 where the system can't tell."""
+    return _memory(Path("/"))[1]
+
+
 def _memory(root: Path) -> tuple[int, int]:
     """Total and available bytes: the machine's, or the container's where that is less."""
     text = _read(root / "proc/meminfo")

@@ -15,7 +15,7 @@ from lpot.strategy.bracket import steps_for
 from lpot.strategy.fewest import Fallbacks
 from lpot.strategy.order import able, weight
 
-WORTH_A_LOOK = 5e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
+WORTH_A_LOOK = 1e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 HOPELESS = 0.02  # chance of meeting the bar, below which a set is not tried
 
 

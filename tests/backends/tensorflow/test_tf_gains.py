@@ -63,9 +63,28 @@ def test_conversions_count_where_neighbours_are_float(monkeypatch: pytest.Monkey
 def test_a_loser_leaves_its_neighbours_to_be_judged_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model, recipe, seen = ready(graph_of(chain))
     good = gaining.Times(fp32=3.5, int8=1.0, quantize=1.0, dequantize=2.0)
-    times = {"first": good, "second": good._replace(fp32=0.5), "alone": good}
+    times = {"first": good, "second": good._replace(fp32=0.5), "alone": good._replace(fp32=9.0)}
     monkeypatch.setattr(gaining, "_times", lambda *given: times)
     found = {key.name: saved for key, saved in BACKEND.gains(model, recipe, seen).items()}
     assert found["second"] == -2.5
     # Between INT8 neighbours it would save 1.5; now it must give floats, too.
     assert found["first"] == -0.5
+
+
+def test_where_all_ops_lose_the_least_loser_is_even(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search puts losers back together, and would have nothing to propose without any op."""
+    model, recipe, seen = ready(graph_of(chain))
+    bad = gaining.Times(fp32=1.0, int8=4.0, quantize=1.0, dequantize=1.0)
+    times = {"first": bad, "second": bad._replace(fp32=0.5), "alone": bad._replace(int8=2.0)}
+    monkeypatch.setattr(gaining, "_times", lambda *given: times)
+    found = {key.name: saved for key, saved in BACKEND.gains(model, recipe, seen).items()}
+    assert found["alone"] == 0.0 and max(found["first"], found["second"]) < 0.0
+
+
+def test_each_node_takes_time_beside_its_kernel() -> None:
+    model, recipe, seen = ready(graph_of(chain))
+    layer = model.prepared.layers["alone"]
+    shape = tuple(seen.shapes[layer.x][:4])
+    lone = gaining._Lone(BACKEND, model.prepared.net, layer, shape, recipe.ops[layer.key], seen)
+    kernels = sum(op.seconds for op in lone._slow)
+    assert lone.seconds("fp32") == pytest.approx(kernels + gaining.DISPATCH * len(lone._slow))

@@ -12,6 +12,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import full_name, tensor_name
 from lpot.backends.tensorflow.run import feed, fill, first_line, session_config
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.slim import SlimSession
 from lpot.core.batch import Inputs, InputSpec, split
 from lpot.core.errors import DataError
 
@@ -28,12 +29,14 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
         self,
         net: Net,
         form: CallForm | None = None,
+        slim: SlimSession | None = None,
     ) -> None:
         super().__init__()
         fill(self, net)
         self._lpot_size = sum(node.ByteSize() for node in net.nodes.values())
         self.input_names, self.output_names = net.inputs, net.outputs
         self.form = form
+        self._lpot_slim = slim  # runs the calls, where it is given
         self._lpot_session: v1.Session | None = None
 
     @property
@@ -49,6 +52,7 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
 
     @property
     def session(self) -> v1.Session:
+        """One that knows all tensors."""
         if self._lpot_session is None:
             self._lpot_session = v1.Session(graph=self, config=session_config(size=self._lpot_size))
         return self._lpot_session
@@ -86,7 +90,7 @@ class CallableGraph(tf.Graph):  # type: ignore[misc]
     def _run(self, inputs: Inputs) -> list[np.ndarray]:
         feeds = feed(self.specs, inputs)
         try:
-            found: list[np.ndarray] = self.session.run(
+            found: list[np.ndarray] = (self._lpot_slim or self.session).run(
                 [full_name(name) for name in self.output_names], feeds
             )
         except tf.errors.OpError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,15 @@ from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
 from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
 from lpot.backends.tensorflow.weights import corrected_bias, weight_of
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, first_line
+from lpot.core.memory import give_back
 
 logger = logging.getLogger(__name__)
 
 OPSET = 17
+SMALL = 1000  # bytes of a constant that may say a shape
 PRODUCTS = ("Conv", "MatMul", "Gemm")
 BEHIND = ("Add", "Relu", "Clip")  # bias and activation
 # What tf2onnx raises on a graph that it does not know.
@@ -42,13 +45,15 @@ def export_onnx(prepared: Prepared, plan: Plan | None, path: Path, opset: int = 
         _Qdq(model, prepared, plan).write()
     import onnx
 
+    written = model.SerializeToString(deterministic=True)
+    del model  # a big one is there often enough
     try:
-        onnx.checker.check_model(model)
+        onnx.checker.check_model(written)
     except onnx.checker.ValidationError as error:
         told = first_line(error)
         raise UnsupportedModel(f"tf2onnx can't convert the graph: {told}") from error
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(model.SerializeToString(deterministic=True))
+    path.write_bytes(written)
     return path
 
 
@@ -86,13 +91,13 @@ def _converted(net: Net, opset: int, careful: bool) -> Any:
     before and after each.
     """
     from tf2onnx.optimizer import optimize_graph
-    from tf2onnx.tf_utils import compress_graph_def
     from tf2onnx.tfonnx import process_tf_graph
 
-    graph_def = net.graph_def()
+    weights = _Contents(net)
     with tf.Graph().as_default() as graph:
-        weights = compress_graph_def(graph_def)
-        tf.graph_util.import_graph_def(graph_def, name="")
+        nodes = [_emptied(node) if name in weights else node for name, node in net.nodes.items()]
+        light = GraphDef(node=nodes, library=net.header.library, versions=net.header.versions)
+        tf.graph_util.import_graph_def(light, name="")
         found = process_tf_graph(
             graph,
             opset=opset,
@@ -105,8 +110,51 @@ def _converted(net: Net, opset: int, careful: bool) -> Any:
         # Each pass would write all weights into the nodes anew, where protobuf never frees them.
         found.update_proto = lambda *_: None
         found = optimize_graph(found, False)
-        del found.update_proto
-        return found.make_model("lpot")
+        return _model_of(found)
+
+
+def _model_of(found: Any) -> Any:
+    """The model proto of tf2onnx's graph, made without a second copy of the weights."""
+    found.update_proto = lambda *given: [
+        node.update_proto(*given) for node in found.get_nodes() if not node.is_const()
+    ]
+    graph = found.make_graph("lpot")
+    found.make_graph = lambda *_: type(graph)(name=graph.name)
+    model = found.make_model("lpot")
+    vars(found).clear()  # its caller holds it, too
+    give_back()
+    model.graph.CopyFrom(graph)
+    return model
+
+
+class _Contents(Mapping[str, bytes]):
+    """Constant → its bytes, for tf2onnx, which would copy them all at once."""
+
+    def __init__(self, net: Net) -> None:
+        self._nodes = {
+            name: node
+            for name, node in net.nodes.items()
+            if node.op == "Const" and len(node.attr["value"].tensor.tensor_content) > SMALL
+        }
+
+    def __getitem__(self, name: str) -> bytes:
+        return bytes(self._nodes[name].attr["value"].tensor.tensor_content)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._nodes)
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+
+def _emptied(node: NodeDef) -> NodeDef:
+    """A constant of the same type and shape, without its bytes."""
+    fresh = NodeDef(name=node.name, op=node.op, input=node.input)
+    fresh.attr["dtype"].CopyFrom(node.attr["dtype"])
+    tensor, given = fresh.attr["value"].tensor, node.attr["value"].tensor
+    tensor.dtype = given.dtype
+    tensor.tensor_shape.CopyFrom(given.tensor_shape)
+    return fresh
 
 
 class _Qdq:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
+
 from lpot.backends.tensorflow.abilities import (
     CALLS,
     NO_KERNEL,
@@ -39,6 +42,7 @@ def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capab
             path="quantization.approach",
         )
     prepared = model.prepared
+    twins = cache(lambda: twins_of(model.net))  # it reads all weights
     ops: dict[OpKey, OpInfo] = {}
     for name, node in model.net.nodes.items():  # the model as the user knows it, before folding
         key = OpKey(name, node.op)
@@ -48,12 +52,12 @@ def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capab
             ops[key] = OpInfo(key, follower_choices(), follower=True)
         elif key in prepared.refused:
             ops[key] = OpInfo(key, reason=prepared.refused[key])
-        elif reason := _reason(model, name):
+        elif reason := _reason(model, name, twins):
             ops[key] = OpInfo(key, reason=reason)
     return Capability(ops, tuple(_notes(model, ops, approach, target)))
 
 
-def _reason(model: TensorflowModel, name: str) -> str:
+def _reason(model: TensorflowModel, name: str, twins: Callable[[], dict[str, str]]) -> str:
     op = model.net.nodes[name].op
     if _is_quantized(op):
         return "already quantized"
@@ -66,7 +70,7 @@ def _reason(model: TensorflowModel, name: str) -> str:
     if op in COMPUTE or op in FOLLOWERS:
         if name in model.prepared.net.nodes:
             return "not a float32 op"
-        twin = twins_of(model.net).get(name)
+        twin = twins().get(name)
         return "not needed for the outputs" if twin is None else f"computed once, as {twin}"
     return ""
 

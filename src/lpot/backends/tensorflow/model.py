@@ -11,7 +11,9 @@ from lpot.backends.tensorflow.call_form import CallForm
 from lpot.backends.tensorflow.callable_graph import CallableGraph, spec_of
 from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
 from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.run import HEAVY
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.slim import SlimSession, slim_session
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import UnsupportedModel
 from lpot.core.memory import give_back
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
     from lpot.backends.tensorflow.plan import Plan
     from lpot.backends.tensorflow.prepare import Prepared
-
-HEAVY = 1 << 24  # bytes of a graph that is not kept imported while nobody runs it
 
 
 class TensorflowModel(Model):
@@ -64,7 +64,7 @@ class TensorflowModel(Model):
 
     @cached_property
     def native(self) -> CallableGraph:
-        return CallableGraph(self.net, self.form_of_call)
+        return CallableGraph(self.net, self.form_of_call, self.slim)
 
     @property
     def graph(self) -> tf.Graph:
@@ -136,6 +136,15 @@ class TensorflowModel(Model):
     # -- what the core asks --------------------------------------------------------------------
 
     @cached_property
+    def slim(self) -> SlimSession | None:
+        return slim_session(self.net)
+
+    @property
+    def engine(self) -> SlimSession | v1.Session:
+        """What runs inputs to outputs; nobody should ask it for another tensor."""
+        return self.slim or self.sess
+
+    @cached_property
     def inputs(self) -> tuple[InputSpec, ...]:
         return tuple(spec_of(name, self.net.tensor(name)) for name in self.net.inputs)
 
@@ -174,11 +183,12 @@ class TensorflowModel(Model):
 
     def close(self) -> None:
         graph: CallableGraph | None = self.__dict__.get("native")
-        if graph is None or not graph.is_open:
-            return
-        graph.close()
-        if self.nbytes > HEAVY:
+        slim: SlimSession | None = self.__dict__.get("slim")
+        opened = [item for item in (graph, slim) if item is not None and item.is_open]
+        for item in opened:
+            item.close()
+        if opened and self.nbytes > HEAVY:
             # A session holds some seven copies of the weights, and its graph one more.
             self.__dict__.pop("native", None)
-            del graph
+            del graph, opened, item
             give_back()

@@ -59,11 +59,12 @@ def offer(model: TensorflowModel) -> tuple[str, ...]:
 def _ratio(model: TensorflowModel, path: Path) -> float | None:
     """How many times as fast it is; None where that is nothing, or not sure."""
     feeds = _feeds(model)
+    give_back()  # converting holds the weights five times
     model.export_onnx(path)
-    give_back()  # converting holds the weights seven times
+    give_back()
     elsewhere = _opened(path, feeds)
     fetches = [full_name(name) for name in model.output_names]
-    session, fed = model.sess, {tensor: value for tensor, value in feeds.values()}
+    session, fed = model.engine, {tensor: value for tensor, value in feeds.values()}
 
     def here() -> list[Any]:
         return list(session.run(fetches, fed))

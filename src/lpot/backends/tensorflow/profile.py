@@ -35,7 +35,7 @@ def profile(model: TensorflowModel, inputs: Inputs, runs: int) -> tuple[OpTime, 
     try:
         for _ in range(WARMUP + runs):
             told = v1.RunMetadata()
-            model.sess.run(fetches, feeds, options=options, run_metadata=told)
+            model.engine.run(fetches, feeds, options=options, run_metadata=told)
             turns.append(list(_ops(model, told)))
     except tf.errors.OpError as error:
         raise DataError(f"TensorFlow failed on a batch: {first_line(error)}") from error

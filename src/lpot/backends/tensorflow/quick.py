@@ -28,7 +28,7 @@ class QuickSession:
     """Runs a graph as it stands: to optimise it would cost more than a few runs save."""
 
     def __init__(self, net: Net) -> None:
-        lent = {name: node for name, node in net.nodes.items() if _is_lent(node)}
+        lent = {name: node for name, node in net.nodes.items() if is_lent(node)}
         self.graph = import_graph(lightened(net.header, net.nodes.values(), lent))
         self._weights = {full_name(name): _aligned(value_of(node)) for name, node in lent.items()}
         self._session = v1.Session(graph=self.graph, config=session_config(quick=True))
@@ -53,7 +53,7 @@ def run_few(model: TensorflowModel, batches: Sequence[Inputs]) -> list[list[np.n
         return [run_in(session, model, inputs) for inputs in batches]
 
 
-def _is_lent(node: NodeDef) -> bool:
+def is_lent(node: NodeDef) -> bool:
     """One that waits for a branch or a loop must go on waiting."""
     return node.op == "Const" and not node.input and node.ByteSize() >= LENT
 

@@ -19,7 +19,7 @@ from lpot.core.inputs import by_name
 if TYPE_CHECKING:
     from lpot.backends.tensorflow.model import TensorflowModel
 
-HEAVY = 1 << 26  # bytes of a graph that is optimised with an eye on memory
+HEAVY = 1 << 24  # bytes of a graph that runs with an eye on memory
 ALONE = 1 << 18  # bytes of a constant that is imported by itself
 
 
@@ -99,7 +99,7 @@ def run(model: TensorflowModel, inputs: Inputs, steps: int = 1) -> list[np.ndarr
     """Outputs in order. A graph that reads its data itself is started and run for so many steps;
     with -1 until its data end.
     """
-    return run_in(model.sess, model, inputs, steps)
+    return run_in(model.engine, model, inputs, steps)
 
 
 def run_in(

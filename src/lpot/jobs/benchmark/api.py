@@ -20,6 +20,7 @@ from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source, contestants, fresh
 from lpot.jobs.benchmark.feed import Feeds, aligned, batches, is_by_place
 from lpot.jobs.benchmark.ops import profiled
+from lpot.jobs.benchmark.room import Room
 from lpot.jobs.benchmark.team import Team
 
 Progress = Callable[[int, int], None]
@@ -55,8 +56,9 @@ def benchmark(
         profile_seconds: time the ops of the first two models as well, for so long; 0: don't.
         look: given the teams, whose first outputs are kept on disk meanwhile; adds notes.
 
-    A model that fails does not stop the others: it is in the result with its `error`. So it is
-    with one instance of several.
+    Where memory does not suffice for all at once, each is opened anew for its turns, of which there
+    are fewer then; the notes say so. A model that fails does not stop the others: it is in the
+    result with its `error`. So it is with one instance of several.
     """
     arena = Arena(
         models,
@@ -71,16 +73,22 @@ def benchmark(
     with prepared(arena) as ready:
         teams = standing(ready.teams)
         seen = () if look is None else look(teams)
+        settings = replace(settings, rounds=teams[0].settings.rounds)
         steps = len(teams) * settings.turns
         for done, index in enumerate(turns(len(teams), settings.turns), 1):
+            ready.room.enter(teams[index])
             teams[index].run()
             if progress is not None:
                 progress(done, steps)
-        ops = profiled(ready.teams, profile_seconds) if profile_seconds else None
-        notes = (*seen, *ready.shapes.notes, *_notes(standing(ready.teams), ready.cpu))
-    found = _measured(ready.teams, ready.shapes.batch_size)
+        wanted = profile_seconds and not ready.room.crowded
+        ops = profiled(ready.teams, profile_seconds) if wanted else None
+        found = _notes(standing(ready.teams), ready.cpu)
+        notes = (*seen, *ready.shapes.notes, *ready.room.notes, *found)
+    measured = _measured(ready.teams, ready.shapes.batch_size)
     sizes = ready.shapes
-    return BenchmarkResult(found, sizes.inputs, sizes.batch_size, settings, ready.cpu, notes, ops)
+    return BenchmarkResult(
+        measured, sizes.inputs, sizes.batch_size, settings, ready.cpu, notes, ops
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,6 +112,7 @@ class Ready:
     teams: Sequence[Team]
     shapes: Shapes
     cpu: Cpu
+    room: Room
 
 
 @contextmanager
@@ -132,10 +141,12 @@ def prepared(arena: Arena) -> Iterator[Ready]:
                 united, arena.feeds, arena.shapes, arena.batch_size, arena.settings.seed
             )
             order = batch.store(folder)
+            room = Room(teams)
             for team in standing(teams):
+                room.prepare(team)
                 team.prepare(order, arena.keep_outputs)
             standing(teams)
-            yield Ready(teams, batch.shapes, cpu)
+            yield Ready(teams, batch.shapes, cpu, room)
         finally:
             for team in teams:
                 team.end()

@@ -26,11 +26,15 @@ def profiled(teams: Sequence[Team], seconds: float) -> Profile | None:
 
 
 def by_op(
-    teams: Sequence[Team], seconds: float, progress: Callable[[int, int], None] | None = None
+    teams: Sequence[Team],
+    seconds: float,
+    progress: Callable[[int, int], None] | None = None,
+    enter: Callable[[Team], None] = lambda _: None,
 ) -> Profile:
-    """Both in turns, for about so many seconds in all."""
+    """Both in turns, for about so many seconds in all; `enter` makes room for whose turn it is."""
     found: list[list[list[OpTime]]] = [[], []]
     for done, index in enumerate(turns(2, TURNS), 1):
+        enter(teams[index])
         found[index].append(_ask(teams[index], seconds / (2 * TURNS)))
         if progress is not None:
             progress(done, 2 * TURNS)

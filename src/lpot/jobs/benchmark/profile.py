@@ -39,5 +39,5 @@ def profile(
             if team.error is not None:
                 label = team.contestant.label
                 raise EvaluationError(f"{label} could not be profiled: {team.error}")
-        found = by_op(ready.teams, seconds, progress)
-    return replace(found, notes=(*found.notes, *ready.shapes.notes))
+        found = by_op(ready.teams, seconds, progress, ready.room.enter)
+    return replace(found, notes=(*found.notes, *ready.shapes.notes, *ready.room.notes))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,8 @@ class Team:
         self._errors: dict[int, str] = {}
         self._samples: dict[int, list[tuple[float, ...]]] = {}  # by number, one entry a round
         self._turns = 0
+        self._fed: Mapping[str, Any] = {}  # the order that handed over the inputs
+        self._resting = False
         self.first_seconds = 0.0  # of one run, once it is warm
 
     @property
@@ -79,11 +81,8 @@ class Team:
 
     def load(self) -> None:
         """Start the processes, let them load, halt them."""
-        for number in range(self.instances):
-            log = self._log.with_suffix(f".{number}.log")
-            self._samples[number] = []
-            self._children[number] = Child(self._environment, log, self._cores(number))
-        answers = self.ask({"do": "load", "contestant": self.contestant.to_json()})
+        self._samples = {number: [] for number in range(self.instances)}
+        answers = self._start(self._samples)
         if answers:
             first = next(iter(answers.values()))
             self.facts = {**first, "peak_memory": 0}
@@ -96,11 +95,18 @@ class Team:
         more: dict[str, Any] = {"outputs": str(self.outputs)} if keep_outputs else {}
         if order["by_place"] and self.inputs is not None:
             more["names"] = [spec.name for spec in self.inputs]
-        for answer in list(self.ask({**order, **more}).values())[:1]:
+        self._fed = {**order, **more}
+        for answer in list(self.ask(self._fed).values())[:1]:
             self.facts["seconds"] += answer["seconds"]
-        order = {"do": "run", "warmup": self.settings.warmup, "iteration": 1, "seconds": 0}
-        for answer in self.ask(order).values():
+        answers = self._warm_up()
+        for answer in answers.values():
             self.first_seconds = float(answer["samples"][0])
+        self._note_memory(answers)
+
+    def rest(self) -> None:
+        """Leave the memory to others: the next order starts the processes again."""
+        self._resting = self.error is None
+        self.end()
 
     def run(self) -> None:
         """One turn: awake, one run to warm up again, the timed runs, halted."""
@@ -118,7 +124,7 @@ class Team:
         self._turns += 1
         for number, answer in answers.items():
             self._samples[number].append(tuple(answer["samples"]))
-        self.facts["peak_memory"] = sum(answer["peak_memory"] for answer in answers.values())
+        self._note_memory(answers)
 
     def parts(self, batch_size: int) -> tuple[Instance, ...]:
         """What became of each instance; empty when there is but one."""
@@ -138,6 +144,8 @@ class Team:
 
     def ask(self, order: Mapping[str, Any]) -> dict[int, dict[str, Any]]:
         """All instances at once; answers by number, none from those that have fallen."""
+        if self._resting:
+            self._return()
         told = {}
         for number, child in list(self._children.items()):
             try:
@@ -155,6 +163,27 @@ class Team:
         for child in self._children.values():
             child.halt()
         return answers
+
+    def _return(self) -> None:
+        """From rest to where the team stood."""
+        self._resting = False
+        self._start(list(self._children))
+        if self._fed:
+            self.ask(self._fed)
+            self._warm_up()
+
+    def _start(self, numbers: Iterable[int]) -> dict[int, dict[str, Any]]:
+        for number in numbers:
+            log = self._log.with_suffix(f".{number}.log")
+            self._children[number] = Child(self._environment, log, self._cores(number))
+        return self.ask({"do": "load", "contestant": self.contestant.to_json()})
+
+    def _warm_up(self) -> dict[int, dict[str, Any]]:
+        return self.ask({"do": "run", "warmup": self.settings.warmup, "iteration": 1, "seconds": 0})
+
+    def _note_memory(self, answers: Mapping[int, Mapping[str, Any]]) -> None:
+        peak = sum(answer["peak_memory"] for answer in answers.values())
+        self.facts["peak_memory"] = max(self.facts["peak_memory"], peak)
 
     def _drop(self, number: int, failure: ChildFailed) -> None:
         self._errors[number] = str(failure)

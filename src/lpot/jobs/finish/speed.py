@@ -32,6 +32,11 @@ def with_speed(job: Job, result: Result) -> Result:
         return result
     try:
         measured = _apart(job, result, inputs)
+        if measured.settings.turns < SETTINGS.turns:
+            job.add_note(
+                "there was not enough memory for FP32 and the quantized model at once: they were "
+                f"timed in fresh processes, in {measured.settings.turns} rounds"
+            )
         other = measured.models[1]
         if other.comparison is not None:
             return _judged(job, replace(result, benchmark=measured), other.comparison)
