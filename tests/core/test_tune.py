@@ -156,6 +156,24 @@ def test_a_strategy_can_have_a_trial_confirmed_on_everything_and_go_on(tmp_path:
     assert outcome.best is confirmed[-1] and kept[-1] is outcome.best
 
 
+def test_what_was_confirmed_goes_before_what_was_raced_out(tmp_path: Path) -> None:
+    class Raced(Scores):
+        def __call__(self, model: Model, race: Race | None = None) -> Score:
+            whole = super().__call__(model)
+            return whole if race is None else Score(whole.accuracy, bounds=(0.88, 0.92))
+
+    def careful(space: TuningSpace, context: StrategyContext) -> Proposals:
+        yield [low(3)]  # the smaller one, and the best by what is known of it
+        (trial,) = yield [low(2)]
+        context.confirm(trial)
+
+    outcome, kept = run(
+        tmp_path, Raced(), [], "modelsize", limits=Limits(), strategy=careful, settles=True
+    )
+    assert outcome.best is not None and outcome.best.recipe == low(2) and kept[-1] is outcome.best
+    assert len(kept) == 2, "nothing else is evaluated once more"
+
+
 def test_a_recipe_in_which_the_process_died_comes_last(tmp_path: Path) -> None:
     """It may have been killed for another reason: with all else missed, it is tried once more."""
     history = History.open(tmp_path / "history.jsonl", {"model": "toy"})

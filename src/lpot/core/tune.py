@@ -289,14 +289,17 @@ class _Search:
             pass
 
     def confirm(self, trial: Trial) -> Trial:
-        """The trial on everything, where it was raced out; else, or if that fails, the same one."""
+        """The trial on everything, where it was raced out; else, or if that fails, the same one.
+
+        One that then meets the bar takes the place of a best that was raced out.
+        """
         if trial.score is None or not trial.score.raced_out or self.task.watch.requested:
             return trial  # whoever asked us to stop waits for no whole evaluation
         whole, model = attempt(self.task, trial.recipe, self.baseline, self._take_number(), None)
         if whole.score is None:
             return trial
-        if self.best is not None and self.best.recipe.digest == trial.recipe.digest:
-            self.best = self._best_without(trial)
+        if self.best is not None and self.best.score is not None and self.best.score.raced_out:
+            self.best = None if whole.met else self._best_without(trial)
         self._record_safely(whole, model)
         return whole
 
