@@ -86,6 +86,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--ratio", type=float, nargs="+", default=[0.27])
     parser.add_argument("--learning-rate", type=float, default=1e-4)
+    parser.add_argument("--batch-size", type=int, default=16, help="that will be served")
     parser.add_argument("--pairs", type=int, default=None, help="of the training pairs")
     given = parser.parse_args(argv)
 
@@ -100,6 +101,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
         "samples": 32,
+        "batch_size": given.batch_size,
         "labels": 0.5,
     }
     shared: dict[str, Any] = {"approach": "dynamic", "measure_speed": False}
