@@ -143,7 +143,7 @@ def test_heads_and_the_layers_of_an_encoder_go_as_a_whole() -> None:
     assert thin(**tensors).logits.shape == (2, 2)
 
 
-def test_cuts_are_chosen_by_harm_for_the_time_they_save() -> None:
+def test_cuts_are_chosen_by_error_for_the_time_they_save() -> None:
     cheap, dear = Cut("a", 0.5, 0.1, 0.2), Cut("b", 0.5, 0.4, 0.2)
     ruin, slow = Cut("c", 1.0, 1.5, 0.9, block=True), Cut("d", 0.5, 0.0, -0.1)
     assert choose([dear, ruin, slow, cheap], 0.1) == (cheap,)
@@ -154,9 +154,11 @@ def test_cuts_are_chosen_by_harm_for_the_time_they_save() -> None:
     assert choose([inside, whole], 0.3) == (whole,)
 
 
-def test_cuts_are_chosen_by_the_harm_they_do_together() -> None:
+def test_cuts_are_chosen_by_their_error_together() -> None:
     """Two blocks that stand in for each other are cheap alone, but not both."""
-    cuts = [Cut(name, 1.0, harm, 0.2, True) for name, harm in (("a", 0.1), ("b", 0.11), ("c", 0.2))]
+    cuts = [
+        Cut(name, 1.0, error, 0.2, True) for name, error in (("a", 0.1), ("b", 0.11), ("c", 0.2))
+    ]
 
     def together(tried: tuple[Cut, ...]) -> float:
         return 0.9 if {"a", "b"} <= {cut.target for cut in tried} else 0.3

@@ -18,7 +18,7 @@ Floats = npt.NDArray[np.floating]
 Kept = Mapping[str, tuple[int, ...]]  # group → the units that stay
 CHEAPEST = 4  # cuts of which the next one is chosen
 ATTEMPTS = 4  # at as much time saved as was asked for
-ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts do the most harm
+ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts cost the most accuracy
 
 
 @dataclass(frozen=True, order=True)
@@ -111,25 +111,25 @@ def group_of(
 class Cut:
     """A possible removal: so many units of a group, or a whole block of layers.
 
-    `harm` is the distance of the outputs from FP32's with this cut alone, `gain` the share of the
+    `error` is the distance of the outputs from FP32's with this cut alone, `gain` the share of the
     latency that it saves.
     """
 
     target: str
     share: float  # of the units that are removed; 1 for a block of layers
-    harm: float
+    error: float
     gain: float
     block: bool = False
 
     @property
     def price(self) -> float:
-        """Harm per latency gained. A distance of 1 is no signal left: it has no price."""
-        return _cost(self.harm) / self.gain if self.gain > 0 and self.harm < 1 else math.inf
+        """Error per latency gained. A distance of 1 is no signal left: it has no price."""
+        return _cost(self.error) / self.gain if self.gain > 0 and self.error < 1 else math.inf
 
 
-def _cost(harm: float) -> float:
+def _cost(error: float) -> float:
     """Adds up where shares of a signal multiply."""
-    return -math.log1p(-min(harm, 1 - 1e-9))
+    return -math.log1p(-min(error, 1 - 1e-9))
 
 
 def choose(
@@ -140,7 +140,7 @@ def choose(
     """The cheapest cuts that together save the wanted share of the latency.
 
     Greedy by sensitivity per latency gained; of one group the boldest chosen cut counts. `together`
-    measures the harm of several cuts. Channels add up well enough, but blocks of layers stand in
+    measures the error of several cuts. Channels add up well enough, but blocks of layers stand in
     for one another: before one goes, the few cheapest cuts are tried with those chosen already.
 
     >>> a, b = Cut("a", 0.5, 0.1, 0.2), Cut("b", 0.5, 0.9, 0.2)
@@ -159,7 +159,7 @@ def choose(
             break
         if together is None or not chosen or not steps[0][-1].block:
             chosen = steps[0]
-            cost += _cost(chosen[-1].harm)
+            cost += _cost(chosen[-1].error)
             continue
         tried = [(_cost(together(step)), step) for step in steps[:CHEAPEST]]
         now = _gain(chosen), cost

@@ -17,7 +17,7 @@ from lpot.core.recipe import Recipe
 
 SHARES = (0.25, 0.5, 0.75)
 MULTIPLE = 8  # kernels like channels in eights
-LOOK = 4  # layers after a cut that are fitted before its harm is measured
+LOOK = 4  # layers after a cut that are fitted before its sensitivity is measured
 ROUNDS, CALLS = 5, 4
 WHOLE = 15  # rounds for what was chosen: a wrong figure there costs a training
 
@@ -89,7 +89,7 @@ class Sensitivity:
         if isinstance(target, str):
             small = self._model({}, (target,))
             gain = _gain(self.bench, self.base, _low(self.bench, small))
-            return Cut(target, 1.0, self._harm(small), gain, block=True)
+            return Cut(target, 1.0, self._error(small), gain, block=True)
         kept = _kept(self.parts, target, share)
         left = len(kept[target.name])
         if left == target.units:
@@ -98,11 +98,11 @@ class Sensitivity:
         like = (*target.kind, left)  # groups of one kind gain alike
         if like not in self._gains:
             self._gains[like] = _gain(self.bench, self.base, _low(self.bench, small))
-        return Cut(target.name, share, self._harm(small), self._gains[like])
+        return Cut(target.name, share, self._error(small), self._gains[like])
 
     def _together(self, cuts: tuple[Cut, ...]) -> float:
-        """Their harm, which is more than the sum where one makes up for another."""
-        return self._harm(self._model(*self._left(cuts), most=LOOK * len(cuts)))
+        """Their error, which is more than the sum where one makes up for another."""
+        return self._error(self._model(*self._left(cuts), most=LOOK * len(cuts)))
 
     def _left(self, cuts: tuple[Cut, ...]) -> tuple[Kept, tuple[str, ...]]:
         kept: dict[str, tuple[int, ...]] = {}
@@ -117,8 +117,8 @@ class Sensitivity:
         )
         return small
 
-    def _harm(self, small: Model) -> float:
-        return _harm(self.bench, self.judge, self.truth, small)
+    def _error(self, small: Model) -> float:
+        return _mean_distance(self.bench, self.judge, self.truth, small)
 
 
 def _refitted(bench: Workbench, parts: Parts, kept: Kept, blocks: tuple[str, ...]) -> Model:
@@ -129,7 +129,9 @@ def _refitted(bench: Workbench, parts: Parts, kept: Kept, blocks: tuple[str, ...
     bench.listener.phase("fitting the remaining layers to the full model")
     fitted: Model = bench.backend.refitted(bench.model, parts, kept, blocks, bench.batches)
     truth = [bench.backend.run(bench.model, inputs) for inputs in bench.batches]
-    return min((fitted, small), key=lambda model: _harm(bench, bench.batches, truth, model))
+    return min(
+        (fitted, small), key=lambda model: _mean_distance(bench, bench.batches, truth, model)
+    )
 
 
 def _kept(parts: Parts, group: Group, share: float) -> Kept:
@@ -137,7 +139,9 @@ def _kept(parts: Parts, group: Group, share: float) -> Kept:
     return {group.name: strongest(parts.importance[group.name], share, multiple)}
 
 
-def _harm(bench: Workbench, batches: Sequence[Inputs], truth: Sequence[Any], small: Model) -> float:
+def _mean_distance(
+    bench: Workbench, batches: Sequence[Inputs], truth: Sequence[Any], small: Model
+) -> float:
     found = [bench.backend.run(small, inputs) for inputs in batches]
     return sum(map(distance, truth, found)) / len(truth)
 

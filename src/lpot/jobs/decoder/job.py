@@ -26,7 +26,7 @@ from lpot.jobs.decoder.tokens import TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job
 
-SHARES = (1.0, 0.5)  # of the harm that is done already: what a second format may do, in turn
+SHARES = (1.0, 0.5)  # of the best's error: what a second format may add, tried in turn
 
 
 @runtime_checkable

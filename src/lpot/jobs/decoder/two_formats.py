@@ -29,7 +29,7 @@ class Second:
 def second_format(
     space: TuningSpace, tradeoffs: Tradeoffs, best: Recipe, share: float = 1.0
 ) -> Second | None:
-    """The fastest formats for prompts that do no more harm than this share of the best's.
+    """The fastest formats for prompts whose error is at most this share of the best's.
 
     None where they would save little. Tables stay what they are: looking up takes no time.
     """
