@@ -117,7 +117,7 @@ def test_a_slower_model_is_flagged_and_handed_back(
     comparison = compare(timed(0.001), timed(seconds))
     first = SimpleNamespace(comparison=None, timing=None, error=None)
     other = SimpleNamespace(comparison=comparison, timing=None, error=None)
-    measured = SimpleNamespace(models=(first, other), profile=None)
+    measured = SimpleNamespace(models=(first, other), profile=None, settings=speed.SETTINGS)
     monkeypatch.setattr(speed, "benchmark", lambda *args, **options: measured)
     result = tune(evaluate=lambda model: 1.0, measure_speed=True)
     assert result.met is True

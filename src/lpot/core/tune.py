@@ -22,6 +22,7 @@ from lpot.core.history import History, ProcessDied
 from lpot.core.interrupt import Terminated
 from lpot.core.limits import BAR_IS_MET, Watch
 from lpot.core.model import Model
+from lpot.core.noise import grain_warning, noise_warning
 from lpot.core.preference import Preference
 from lpot.core.progress import Listener
 from lpot.core.race import Race
@@ -131,35 +132,17 @@ def score_baseline(task: Task) -> Score:
     scores = [_score_once(task) for _ in range(max(1, task.baseline_runs))]
     accuracies = [score.accuracy for score in scores]
     score = replace(scores[0], accuracy=sum(accuracies) / len(accuracies))
-    _warn_about_noise(task, score.accuracy, max(accuracies) - min(accuracies))
-    _warn_about_grain(task, score)
+    for warning in (
+        noise_warning(task.goal, accuracies, score.accuracy),
+        grain_warning(task.goal, score, task.evaluate.grain),
+    ):
+        if warning:
+            task.note(warning)
     score = replace(task.measure(task.model, score), size=task.model.nbytes)
     task.model.close()
     evaluate = task.evaluate
     task.history.record_baseline(score, evaluate.identity, evaluate.memory)
     return score
-
-
-def _warn_about_noise(task: Task, baseline: float, spread: float) -> None:
-    allowed = abs(baseline - task.goal.bar(baseline))
-    if spread > allowed / 2:
-        task.note(
-            f"warning: {task.baseline_runs} evaluations of FP32 differ by {spread:.4g}, more than "
-            f"half of the allowed loss of {allowed:.4g}: the evaluation is too noisy to judge by; "
-            "evaluate more samples, fix its seed, or allow a larger loss"
-        )
-
-
-def _warn_about_grain(task: Task, baseline: Score) -> None:
-    grain = task.evaluate.grain
-    allowed = abs(baseline.accuracy - task.goal.bar(baseline.accuracy))
-    if grain is None or not baseline.samples or grain / baseline.samples <= allowed:
-        return
-    task.note(
-        f"warning: each of the {baseline.samples} evaluated samples is worth up to "
-        f"{grain / baseline.samples:.4g}, more than the allowed loss of {allowed:.4g}: a single "
-        "answer decides; evaluate more samples, or allow a larger loss"
-    )
 
 
 def _score_once(task: Task) -> Score:
