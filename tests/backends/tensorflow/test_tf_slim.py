@@ -132,3 +132,13 @@ def test_graphs_that_need_a_session_of_the_whole_have_one(monkeypatch: pytest.Mo
     assert BACKEND.load(cnn(), ModelSpec(inputs=(midst,))).slim is None
     monkeypatch.setattr(slim, "HEAVY", 1 << 24)
     assert BACKEND.load(cnn()).slim is None
+
+
+def test_without_the_private_optimizer_a_session_is_tensorflow_s_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(slim, "tf_optimizer", None)
+    model = BACKEND.load(cnn())
+    given = images(1)[0][0]
+    assert model.slim is None and model.engine is model.sess
+    assert np.asarray(model.native(given)).shape[0] == len(given)

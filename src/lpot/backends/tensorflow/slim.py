@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from tensorflow.core.protobuf import meta_graph_pb2
-from tensorflow.python.grappler import tf_optimizer
 
 from lpot.backends.tensorflow.affine import affine_of, is_nhwc, output_channels, scaled_weight
 from lpot.backends.tensorflow.graph import ITERATOR, Net, lightened
@@ -32,6 +31,11 @@ from lpot.backends.tensorflow.run import HEAVY, fill, first_line, session_config
 from lpot.backends.tensorflow.runtime import NodeDef, tf, v1
 from lpot.core.memory import give_back
 
+try:
+    from tensorflow.python.grappler import tf_optimizer
+except ImportError:  # private: without it sessions open as TensorFlow makes them
+    tf_optimizer = None
+
 logger = logging.getLogger(__name__)
 
 CPU = "/job:localhost/replica:0/task:0/device:CPU:0"  # fusions are for nodes that have their place
@@ -48,6 +52,8 @@ FACTORS = ("Mul", "RealDiv", "Div")  # beside a Conv2D they go into its weight
 
 def slim_session(net: Net) -> SlimSession | None:
     """None for a graph that is small, reads its data itself, or is fed in its midst."""
+    if tf_optimizer is None:
+        return None
     if sum(node.ByteSize() for node in net.nodes.values()) <= HEAVY:
         return None
     if any(node.op == ITERATOR for node in net.nodes.values()):
