@@ -12,7 +12,7 @@ pytest.importorskip("torch")
 import torch
 
 from lpot.backends.torch import abilities
-from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates
+from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates, codes
 from lpot.backends.torch.kinds import SPECS
 from lpot.backends.torch.weights import Weights, quantize_tensor
 from lpot.core.cpu import this_cpu
@@ -141,6 +141,25 @@ def test_transposed_convolutions_of_tiles_are_right(emit: bool, size: int) -> No
     truth = KERNELS["reference"].conv(given, geometry, inlet, OUTLET, False, emit)(x)
     assert found.shape == truth.shape == (2, 8, 5 * size, 7 * size)
     assert steps_off(found.dequantize(), truth.dequantize()) <= 1.01
+
+
+@pytest.mark.skipif(not codes.has_codes(), reason="this torch has no quantized tensors")
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("shape", [(2, 3, 8, 6), (3, 5, 8), (4, 8)])
+@pytest.mark.parametrize("widths", [(1, 2), (0, 0), (0, 3, 2, 0), (-1, 2), (-2, -1)])
+def test_padded_codes_are_padded_values(
+    widths: tuple[int, ...], shape: tuple[int, ...], last: bool
+) -> None:
+    value, inlet = inputs(shape, 8)
+    coded = codes.encode(value, inlet)
+    if last and len(shape) == 4:
+        coded = coded.contiguous(memory_format=torch.channels_last)
+    for given in (coded, coded[..., ::2]):
+        made = codes.pad(given, widths)
+        truth = torch.nn.functional.pad(given.dequantize(), widths)
+        assert codes.affine_of(made) == inlet
+        torch.testing.assert_close(made.dequantize(), truth, rtol=0, atol=0)
+        assert made.untyped_storage().data_ptr() != given.untyped_storage().data_ptr()
 
 
 def test_zero_and_denormal_channels_are_safe() -> None:

@@ -118,7 +118,23 @@ class Viewed(nn.Module):
         return self.c(self.b(self.act(left)) + x)
 
 
-@pytest.mark.parametrize("kind", [Broadcast, Kept, Own, Late, Changed, Viewed])
+class Padded(nn.Module):
+    """Shortcuts that drop pixels and add channels of zeros; one is read again after its sum."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 8, 3, 2, 1)
+        self.c, self.d = nn.Conv2d(8, 12, 3, 2, 1), nn.Conv2d(12, 4, 1)
+        self.e = nn.Conv2d(12, 4, 1)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        x = functional.relu(self.a(x))
+        x = functional.relu(self.b(x) + functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 2, 2)))
+        short = functional.pad(x[:, :, ::2, ::2], [0, 0, 0, 0, 1, 3], value=0)
+        return self.d(functional.relu(self.c(x) + short)), self.e(short)
+
+
+@pytest.mark.parametrize("kind", [Broadcast, Kept, Own, Late, Changed, Viewed, Padded])
 def test_sums_that_need_care(kind: type[nn.Module]) -> None:
     batches = nets.images()
     model, built = built_from(kind(), batches)

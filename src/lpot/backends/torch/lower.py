@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.kernels import Affine
-from lpot.backends.torch.kernels.codes import add, decode, join
+from lpot.backends.torch.kernels.codes import add, decode, join, pad
 from lpot.backends.torch.kernels.engine import FusedSum
 from lpot.backends.torch.layout import plain
 from lpot.backends.torch.modules import LowConv
@@ -20,8 +20,9 @@ from lpot.backends.torch.passes.keep_int8 import (
     acts_in_place,
     is_add,
     is_cat,
-    is_pool,
+    is_new,
     plan,
+    zeros_around,
 )
 from lpot.backends.torch.program import Action, Function, Program, assemble, float_action
 
@@ -144,7 +145,7 @@ class Lowering:
         """May this value be overwritten here? Nobody reads it, or a view of it, later."""
         from_op = any(chain.last is value for chain in self.plan.chains.values())
         from_sum = is_add(value) or value in self.plan.relus.values()
-        if not (from_op or from_sum or is_pool(self.captured, value, self.modules)):
+        if not (from_op or from_sum or is_new(self.captured, value, self.modules)):
             return False  # perhaps a view of something else
         return all(
             user is at or (self.order[user] < self.order[at] and user in self.plan.chains)
@@ -167,6 +168,10 @@ class Lowering:
 
     def _other(self, node: fx.Node) -> None:
         """As in the original; uint8 values become floats first unless the op only moves them."""
+        widths = zeros_around(self.captured, node, self.modules)
+        if node in self.plan.byte and widths is not None:
+            self.actions[node] = Action(_Pad(widths), tuple(node.all_input_nodes), {})
+            return
         action = float_action(self.captured, node, self.modules)
         inputs = [source for source in node.all_input_nodes if source in self.plan.byte]
         if inputs and node not in self.plan.byte:
@@ -243,3 +248,11 @@ class _Join:
 
     def __call__(self, values: list[torch.Tensor]) -> Any:
         return join(values, self.dim, self.outlet)
+
+
+class _Pad:
+    def __init__(self, widths: tuple[int, ...]) -> None:
+        self.widths = widths
+
+    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+        return pad(x, self.widths)

@@ -79,19 +79,30 @@ def is_moving(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]
     if node.op == "call_module":
         return type(modules[captured.targets[str(node.target)]]) in _MOVING_MODULES
     if node.op == "call_function":
-        return node.target in _MOVING_FUNCTIONS or _is_zero_pad(node)
+        return node.target in _MOVING_FUNCTIONS or zeros_around(captured, node, modules) is not None
     return node.op == "call_method" and node.target in _MOVING_METHODS
 
 
-def _is_zero_pad(node: fx.Node) -> bool:
+def zeros_around(
+    captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]
+) -> tuple[int, ...] | None:
+    """The widths by which a value is padded with zeros, if that is what happens here."""
+    if node.op == "call_module":
+        module = modules[captured.targets[str(node.target)]]
+        return tuple(module.padding) if type(module) is nn.ZeroPad2d else None
     if node.target is not functional.pad:
-        return False
-    given = {**dict(zip(("mode", "value"), node.args[2:], strict=False)), **node.kwargs}
-    return given.get("mode", "constant") == "constant" and given.get("value") in (None, 0, 0.0)
+        return None
+    given = dict(zip(("input", "pad", "mode", "value"), node.args, strict=False)) | node.kwargs
+    widths = given.get("pad")
+    zeros = given.get("mode", "constant") == "constant" and given.get("value") in (None, 0, 0.0)
+    known = isinstance(widths, list | tuple) and all(type(width) is int for width in widths)
+    return tuple(widths) if zeros and known else None
 
 
-def is_pool(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
-    """A max pooling: its value is a tensor of its own, no view."""
+def is_new(captured: Capture, node: fx.Node, modules: Mapping[str, nn.Module]) -> bool:
+    """Does this op, which only moves values, make a tensor of its own, no view?"""
+    if zeros_around(captured, node, modules) is not None:
+        return True
     if node.op == "call_module":
         return type(modules[captured.targets[str(node.target)]]) is nn.MaxPool2d
     return node.op == "call_function" and node.target in (functional.max_pool2d, torch.max_pool2d)
