@@ -94,6 +94,7 @@ def pruned(root: Path) -> tuple[Path, Opener]:
     import torch
 
     from lpot.backends.torch import TorchBackend
+    from lpot.core.compress.groups import Left
 
     torch.manual_seed(1)
     net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4))
@@ -102,7 +103,7 @@ def pruned(root: Path) -> tuple[Path, Opener]:
     batches = [(np.random.default_rng(1).standard_normal((4, 8)).astype(np.float32),)]
     parts = backend.parts(model, batches)
     (group,) = parts.groups
-    small = backend.pruned(model, parts, {group.name: tuple(range(group.units // 2))})
+    small = backend.pruned(model, parts, Left({group.name: tuple(range(group.units // 2))}))
     folder = backend.save(small, root / "pruned-50")
     return folder / "lpot.json", lambda: backend.run(backend.reopen(model, folder), batches[0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -101,6 +102,12 @@ class Comparison:
     def __str__(self) -> str:
         span = f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
         return f"{self.verdict} ({span})"
+
+
+def quiet_clock() -> Callable[[], float]:
+    """The wall clock; with `LPOT_THREADS=1`, the CPU time of the thread, which others can't take
+    from it: a busy machine gives the same times."""
+    return time.thread_time if os.environ.get("LPOT_THREADS") == "1" else time.perf_counter
 
 
 def latency(

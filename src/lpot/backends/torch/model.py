@@ -118,10 +118,9 @@ class TorchModel(Model):
     def precisions(self) -> dict[OpKey, str]:  # type: ignore[override]  # made when asked for
         """What each op of the recipe really became."""
         ops = {} if self.recipe is None else self.recipe.ops
-        gone = () if self.shape is None else tuple(f"{name}." for name in self.shape.removed)
         return {
             key: "removed"
-            if gone and key.name.startswith(gone)
+            if self.shape is not None and self.shape.is_gone(key.name)
             else "fp32"
             if key in self.skipped
             else config.precision

@@ -25,6 +25,7 @@ from lpot.backends.torch.passes.find_chains import Chain, find_chains, gap_for
 from lpot.backends.torch.passes.release_fastpath import find_encoders
 from lpot.backends.torch.passes.smooth_channels import Smooth, scaled_norm
 from lpot.backends.torch.prune.cut import Skip
+from lpot.backends.torch.prune.merge import Merged
 from lpot.backends.torch.streams import find_streams
 from lpot.backends.torch.weights import Weights, quantize_layer, quantize_tensor
 from lpot.core.ptq.streams import Stream
@@ -78,11 +79,12 @@ class Prepared:
 
     def is_gone(self, op: str) -> bool:
         """Was the op removed by pruning, with the block of layers around it?"""
-        return bool(self._skips) and op.startswith(self._skips)
+        return op not in self.names and op.startswith(self._cut)
 
     @cached_property
-    def _skips(self) -> tuple[str, ...]:
-        return tuple(f"{name}." for name, part in self.names.items() if isinstance(part, Skip))
+    def _cut(self) -> tuple[str, ...]:
+        kinds = (Skip, Merged)
+        return tuple(f"{name}." for name, part in self.names.items() if isinstance(part, kinds))
 
     @cached_property
     def encoders(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from lpot.core.ptq.streams import Stream
 
 Floats = npt.NDArray[np.floating]
 Kept = Mapping[str, tuple[int, ...]]  # group → the units that stay
+MERGED = 0.5
 CHEAPEST = 4  # cuts of which the next one is chosen
 ATTEMPTS = 4  # at as much time saved as was asked for
 ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts cost the most accuracy
@@ -108,15 +109,26 @@ def group_of(
 
 
 @dataclass(frozen=True)
+class Left:
+    """What is left of a model: units of groups, and blocks that are gone, or merged into one
+    layer each."""
+
+    kept: Kept = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+    merged: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Cut:
-    """A possible removal: so many units of a group, or a whole block of layers.
+    """A possible removal: so many units of a group, a whole block of layers, or all but one of
+    them.
 
     `error` is the distance of the outputs from FP32's with this cut alone, `gain` the share of the
     latency that it saves.
     """
 
     target: str
-    share: float  # of the units that are removed; 1 for a block of layers
+    share: float  # of the units that are removed; of a block 1, or MERGED where one layer is left
     error: float
     gain: float
     block: bool = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Group, Kept
+from lpot.core.compress.groups import Group, Left
 from lpot.core.compress.pruners import WeightStore
 from lpot.core.compress.settings import Distill
 from lpot.core.model import Model
@@ -28,12 +28,13 @@ else:
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What could be cut from a model: groups of channels with the importance of their units, and
-    blocks of layers that hand on what they get."""
+    """What could be cut from a model: groups of channels with the importance of their units, blocks
+    of layers that hand on what they get, and those of them that one layer could stand for."""
 
     groups: tuple[Group, ...] = ()
     importance: Mapping[str, np.ndarray] = field(default_factory=dict)
     blocks: Mapping[str, bool] = field(default_factory=dict)  # does it give a tuple?
+    mergers: Mapping[str, Any] = field(default_factory=dict)  # how: the backend's own words
 
 
 @runtime_checkable
@@ -44,21 +45,20 @@ class Prunable(Protocol[M]):
         """Found by running, and each removal tried once."""
         ...
 
-    def pruned(self, model: M, parts: Parts, kept: Kept, blocks: Iterable[str] = ()) -> M:
-        """The model without those units and blocks; it is not trained."""
+    def pruned(self, model: M, parts: Parts, left: Left) -> M:
+        """What is left of the model; it is not trained."""
         ...
 
     def refitted(
         self,
         model: M,
         parts: Parts,
-        kept: Kept,
-        blocks: Iterable[str],
+        left: Left,
         batches: Sequence[Inputs],
         most: int | None = None,
     ) -> M:
-        """The same, its layers (`most` of them) fitted to the original's outputs on these batches,
-        without training."""
+        """The same, its layers (`most` of them, and those that stand for blocks) fitted to the
+        original's outputs on these batches, without training."""
         ...
 
     def distilled(self, student: M, teacher: M, loader: Iterable[Any], settings: Distill) -> M:

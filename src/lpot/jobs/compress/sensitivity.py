@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Cut, Group, Kept, choose, saving, strongest
+from lpot.core.compress.groups import MERGED, Cut, Group, Kept, Left, choose, saving, strongest
 from lpot.core.compress.prunable import Parts
+from lpot.core.measure import quiet_clock
 from lpot.core.model import Model
 from lpot.core.progress import Listener, counted
 from lpot.core.ptq.distance import distance
@@ -57,6 +57,7 @@ class Sensitivity:
         self.truth = [bench.backend.run(bench.model, inputs) for inputs in self.judge]
         self.base = _low(bench, bench.model)
         self._gains: dict[tuple[object, ...], float] = {}
+        self._errors: dict[frozenset[Cut], float] = {}
         self.cuts = self._each_alone()
 
     def plan(self, ratio: float) -> Plan:
@@ -65,20 +66,22 @@ class Sensitivity:
         chosen, gain = saving(
             ratio, lambda wanted: choose(self.cuts, wanted, self._together), self._gain_of
         )
-        kept, blocks = self._left(chosen)
-        words = [f"{name} without layers" for name in blocks]
-        words += [f"{name} {self.groups[name].units} to {len(left)}" for name, left in kept.items()]
-        model = _refitted(self.bench, self.parts, kept, blocks)
+        left = self._left(chosen)
+        words = [f"{name} without layers" for name in left.removed]
+        words += [f"{name} as one layer" for name in left.merged]
+        words += [f"{name} {self.groups[name].units} to {len(k)}" for name, k in left.kept.items()]
+        model = _refitted(self.bench, self.parts, left)
         return Plan(model, chosen, gain, ", ".join(words) or "nothing")
 
     def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
-        small = self.bench.backend.pruned(self.bench.model, self.parts, *self._left(cuts))
+        small = self.bench.backend.pruned(self.bench.model, self.parts, self._left(cuts))
         return _gain(self.bench, self.base, _low(self.bench, small), WHOLE)
 
     def _each_alone(self) -> list[Cut]:
         tried = [(group, share) for group in self.parts.groups for share in SHARES]
         work: list[tuple[Group | str, float]] = [
             *tried,
+            *((name, MERGED) for name in self.parts.mergers),
             *((name, 1.0) for name in self.parts.blocks),
         ]
         self.bench.listener.phase("measuring what each cut costs and gains", len(work))
@@ -87,33 +90,38 @@ class Sensitivity:
 
     def _cut(self, target: Group | str, share: float) -> Cut | None:
         if isinstance(target, str):
-            small = self._model({}, (target,))
+            small = self._model(_blocks((target, share)))
             gain = _gain(self.bench, self.base, _low(self.bench, small))
-            return Cut(target, 1.0, self._error(small), gain, block=True)
+            return Cut(target, share, self._error(small), gain, block=True)
         kept = _kept(self.parts, target, share)
-        left = len(kept[target.name])
-        if left == target.units:
+        units = len(kept[target.name])
+        if units == target.units:
             return None
-        small = self._model(kept, ())
-        like = (*target.kind, left)  # groups of one kind gain alike
+        small = self._model(Left(kept))
+        like = (*target.kind, units)  # groups of one kind gain alike
         if like not in self._gains:
             self._gains[like] = _gain(self.bench, self.base, _low(self.bench, small))
         return Cut(target.name, share, self._error(small), self._gains[like])
 
     def _together(self, cuts: tuple[Cut, ...]) -> float:
         """Their error, which is more than the sum where one makes up for another."""
-        return self._error(self._model(*self._left(cuts), most=LOOK * len(cuts)))
+        known = frozenset(cuts)  # every attempt at a share goes the same way at first
+        if known not in self._errors:
+            small = self._model(self._left(cuts), most=LOOK * len(cuts))
+            self._errors[known] = self._error(small)
+        return self._errors[known]
 
-    def _left(self, cuts: tuple[Cut, ...]) -> tuple[Kept, tuple[str, ...]]:
+    def _left(self, cuts: tuple[Cut, ...]) -> Left:
         kept: dict[str, tuple[int, ...]] = {}
         for cut in cuts:
             if not cut.block:
                 kept.update(_kept(self.parts, self.groups[cut.target], cut.share))
-        return kept, tuple(cut.target for cut in cuts if cut.block)
+        blocks = _blocks(*((cut.target, cut.share) for cut in cuts if cut.block))
+        return replace(blocks, kept=kept)
 
-    def _model(self, kept: Kept, blocks: tuple[str, ...], most: int = LOOK) -> Model:
+    def _model(self, left: Left, most: int = LOOK) -> Model:
         small: Model = self.bench.backend.refitted(
-            self.bench.model, self.parts, kept, blocks, self.fit, most=most
+            self.bench.model, self.parts, left, self.fit, most=most
         )
         return small
 
@@ -121,13 +129,20 @@ class Sensitivity:
         return _mean_distance(self.bench, self.judge, self.truth, small)
 
 
-def _refitted(bench: Workbench, parts: Parts, kept: Kept, blocks: tuple[str, ...]) -> Model:
+def _blocks(*cut: tuple[str, float]) -> Left:
+    return Left(
+        removed=tuple(name for name, share in cut if share == 1.0),
+        merged=tuple(name for name, share in cut if share == MERGED),
+    )
+
+
+def _refitted(bench: Workbench, parts: Parts, left: Left) -> Model:
     """The cut model, its layers fitted to the full one's where that brings it nearer."""
-    small: Model = bench.backend.pruned(bench.model, parts, kept, blocks)
-    if not kept and not blocks:
+    small: Model = bench.backend.pruned(bench.model, parts, left)
+    if left == Left():
         return small
     bench.listener.phase("fitting the remaining layers to the full model")
-    fitted: Model = bench.backend.refitted(bench.model, parts, kept, blocks, bench.batches)
+    fitted: Model = bench.backend.refitted(bench.model, parts, left, bench.batches)
     truth = [bench.backend.run(bench.model, inputs) for inputs in bench.batches]
     return min(
         (fitted, small), key=lambda model: _mean_distance(bench, bench.batches, truth, model)
@@ -156,11 +171,12 @@ def _low(bench: Workbench, model: Model) -> Model:
 def _gain(bench: Workbench, base: Model, small: Model, rounds: int = ROUNDS) -> float:
     """The share of the latency that is saved. The least of several turns: others may be busy."""
     least = [float("inf"), float("inf")]
+    clock = quiet_clock()
     for _ in range(rounds):
         for index, model in enumerate((base, small)):
             bench.backend.run(model, bench.timed)
             for _ in range(CALLS):
-                start = time.perf_counter()
+                start = clock()
                 bench.backend.run(model, bench.timed)
-                least[index] = min(least[index], time.perf_counter() - start)
+                least[index] = min(least[index], clock() - start)
     return 1 - least[1] / least[0]

@@ -7,9 +7,7 @@ slower than FP32. Times are kept for the machine, so that each shape is timed on
 from __future__ import annotations
 
 import logging
-import os
 import re
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -24,7 +22,7 @@ from lpot.backends.onnx.run import ORT_ERRORS, session
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label
 from lpot.core.errors import UnsupportedModel, first_line
-from lpot.core.measure import latency
+from lpot.core.measure import latency, quiet_clock
 from lpot.core.recipe import FP32, OpConfig
 from lpot.core.timetable import Timetable
 from lpot.core.weight_only.grid import Format, Rounded
@@ -122,10 +120,11 @@ class _Lone:
         for at in range(copies):
             made = OrtValue.ortvalue_from_shape_and_type([tokens, self.rows], np.float32)
             binding.bind_ortvalue_output(f"y{at}", made)
-        # One thread is ours alone: its CPU time is that of the product, whatever else is running.
-        clock = time.thread_time if os.environ.get("LPOT_THREADS") == "1" else time.perf_counter
         timing = latency(
-            lambda: opened.run_with_iobinding(binding), warmup=2, seconds=SECONDS, clock=clock
+            lambda: opened.run_with_iobinding(binding),
+            warmup=2,
+            seconds=SECONDS,
+            clock=quiet_clock(),
         )
         return timing.minimum / copies
 

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import tensors
+from lpot.backends.torch.prune.merge import Merged, Merger, put
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, Kept
@@ -26,12 +27,23 @@ class Shape:
     tensors: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     attributes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    merged: Mapping[str, Merger] = field(default_factory=dict)
+
+    def is_gone(self, op: str) -> bool:
+        """Was the op removed, with the block of layers around it?"""
+        if op.startswith(tuple(f"{name}." for name in self.removed)):
+            return True
+        return any(
+            op.startswith(f"{name}.") and op != f"{name}.{merger.name}"
+            for name, merger in self.merged.items()
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {
             "tensors": {name: list(shape) for name, shape in self.tensors.items()},
             "attributes": {name: dict(found) for name, found in self.attributes.items()},
             "removed": list(self.removed),
+            "merged": {name: merger.to_json() for name, merger in self.merged.items()},
         }
 
     @classmethod
@@ -44,6 +56,8 @@ class Shape:
                 for name, found in raw["attributes"].items()
             },
             tuple(map(str, raw["removed"])),
+            # Files of before know of none.
+            {str(k): Merger.from_json(found) for k, found in raw.get("merged", {}).items()},
         )
 
 
@@ -133,10 +147,14 @@ def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
 def shape_of(pruned: nn.Module, original: nn.Module) -> Shape:
     """How a pruned module differs from the one that it was made of."""
     before, after = _tensors(original), _tensors(pruned)
+    merged = {n: part.merger for n, part in pruned.named_modules() if isinstance(part, Merged)}
+    inside = tuple(f"{name}." for name in merged)
     shapes = {
         name: tuple(tensor.shape)
         for name, tensor in after.items()
-        if name in before and before[name].shape != tensor.shape
+        if name in before
+        and before[name].shape != tensor.shape
+        and not (inside and name.startswith(inside))
     }
     attributes: dict[str, dict[str, int]] = {}
     parts = dict(pruned.named_modules())
@@ -153,7 +171,7 @@ def shape_of(pruned: nn.Module, original: nn.Module) -> Shape:
         if changed:
             attributes[name] = changed
     wrapped = {name: {"wraps": 1} for name, skip in skips.items() if skip.wraps}
-    return Shape(shapes, {**attributes, **wrapped}, tuple(skips))
+    return Shape(shapes, {**attributes, **wrapped}, tuple(skips), merged)
 
 
 def reshape(root: nn.Module, shape: Shape) -> None:
@@ -175,6 +193,14 @@ def reshape(root: nn.Module, shape: Shape) -> None:
     for name in shape.removed:
         if not isinstance(parts.get(name), Skip):
             _put(root, name, Skip(bool(shape.attributes.get(name, {}).get("wraps"))))
+    for name, merger in shape.merged.items():
+        if name not in parts:
+            raise UnsupportedModel(
+                f"there is no {name!r}, which the pruned model has, in this architecture: it was "
+                "saved from another one"
+            )
+        if not isinstance(parts[name], Merged):
+            put(root, name, merger)
     for name, found in shape.attributes.items():
         part = parts.get(name)
         for key, value in found.items() if part is not None and name not in shape.removed else ():

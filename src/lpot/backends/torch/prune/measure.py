@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from lpot.backends.torch.data import arguments, tensors
 from lpot.backends.torch.kinds import find
@@ -32,23 +34,25 @@ def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
     """Blocks of layers that give what they get, in shape: name → whether in a tuple.
 
     Each has two weighted layers at least and is called once: a residual block, a layer of an
-    encoder.
+    encoder. A branch is none, for its shortcut already hands on what came in.
     """
     ops = {id(layer.module) for layer in find(root)[0].values()}
     seen: dict[str, list[bool | None]] = {}
+    readers = _Readers()
     hooks = []
     for name, part in root.named_modules():
         if name and sum(id(inner) in ops for inner in part.modules()) > 1:
-            hooks.append(part.register_forward_hook(_note(seen, name), with_kwargs=True))
+            hooks.append(part.register_forward_hook(_note(seen, name, readers), with_kwargs=True))
     try:
-        call(root, one_sample(inputs))
+        with readers:
+            call(root, one_sample(inputs))
     finally:
         for hook in hooks:
             hook.remove()
     fits = {
         name: bool(found[0])
         for name, found in seen.items()
-        if len(found) == 1 and found[0] is not None
+        if len(found) == 1 and found[0] is not None and name not in readers.branches
     }
     # The innermost alone: what holds several blocks is no block.
     return {
@@ -58,7 +62,41 @@ def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
     }
 
 
-def _note(seen: dict[str, list[bool | None]], name: str) -> Any:
+class _Readers(TorchDispatchMode):  # type: ignore[misc]
+    """Which values are read by a sum before anything else reads them: those of branches.
+
+    On its way there a value may be reshaped or scaled.
+    """
+
+    _SUMS = (torch.ops.aten.add, torch.ops.aten.add_)
+    _PASSING = (
+        *(torch.ops.aten.mul, torch.ops.aten.mul_, torch.ops.aten.view, torch.ops.aten.clone),
+        *(torch.ops.aten._unsafe_view, torch.ops.aten.transpose, torch.ops.aten.permute),
+    )
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.branches: set[str] = set()
+        self._waiting: dict[int, set[str]] = {}
+        self._kept: list[torch.Tensor] = []  # ids stay unique while their tensors live
+
+    def wait(self, tensor: torch.Tensor, names: set[str]) -> None:
+        self._kept.append(tensor)
+        self._waiting.setdefault(id(tensor), set()).update(names)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        read = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
+        for tensor in read:
+            names = self._waiting.pop(id(tensor), set())
+            if names and func.overloadpacket in self._SUMS:
+                self.branches |= names
+            elif names and func.overloadpacket in self._PASSING:
+                self.wait(out, names)
+        return out
+
+
+def _note(seen: dict[str, list[bool | None]], name: str, readers: _Readers) -> Any:
     def hook(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
         wraps = isinstance(output, tuple)
         made = output[0] if wraps and output else output
@@ -71,6 +109,8 @@ def _note(seen: dict[str, list[bool | None]], name: str) -> Any:
             and not (wraps and len(output) > 1)
         )
         seen.setdefault(name, []).append(wraps if same else None)
+        if same:
+            readers.wait(made, {name})
 
     return hook
 

@@ -18,11 +18,14 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lpot.backends.torch.data import arguments
+from lpot.backends.torch.prune.merge import Merged
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
 
 ROWS = 8192  # positions of a batch that a layer is fitted to
 WIDEST = 6000  # inputs of a layer: the normal equations are solved at once
+ROUNDS = 12  # for a layer that stands for a block
+VALUES = 1 << 26  # of the inputs that are held for it
 RIDGE = 1e-3  # of the mean square: how firmly the weights that are there are held
 
 Rows = Mapping[str, Sequence[int]]  # weight → the outputs of the full model that are left
@@ -37,22 +40,61 @@ def refit(
 ) -> list[str]:
     """Fit the student's layers in place, in the order of their run; the names of those fitted.
 
-    `most` ends it after so many, for a quick look at what a cut costs.
+    `most` ends it after so many, for a quick look at what a cut costs; those that stand for a whole
+    block are nothing before they are fitted.
     """
     left = rows or {}
     known = dict(teacher.named_modules())
     names = [name for name in _order(student, batches[0]) if _fits(known.get(name))]
+    alone = {
+        f"{block}.{part.merger.name}": block
+        for block, part in student.named_modules()
+        if isinstance(part, Merged)
+    }
     fitted: list[str] = []
     for name in names if most is not None else tracked(names):  # a look is part of another count
-        if most is not None and len(fitted) >= most:
-            break
         kept = left.get(f"{name}.weight")
+        if name in alone:
+            _fit_block((student, teacher), alone[name], batches, kept)
+            fitted.append(name)
+            continue
+        if most is not None and len(fitted) >= most:
+            continue
         pair = student.get_submodule(name), known[name]
         sums = _Sums.gather((student, teacher), pair, batches, kept)
         if sums is not None:
             sums.solve(pair[0])
             fitted.append(name)
     return fitted
+
+
+def _fit_block(
+    roots: tuple[nn.Module, nn.Module],
+    block: str,
+    batches: Sequence[Inputs],
+    kept: Sequence[int] | None,
+) -> None:
+    """One convolution for what a block gave. Where a relu cut the block's outputs off, nobody knows
+    what they were: the prediction counts, as far as it is below zero, and improves from round to
+    round (Tobin's censored regression, by expectation and maximization)."""
+    merged: Any = roots[0].get_submodule(block)
+    conv = Merged.layer(merged)
+    draw = torch.Generator().manual_seed(0)
+    inputs, outputs = [], []
+    for batch in batches:
+        small, large = (_seen(root, root.get_submodule(block), batch) for root in roots)
+        columns, wanted = _columns(conv, small.given), _targets(conv, large.made)
+        most = max(1, min(8 * ROWS, VALUES // columns.shape[1]) // len(batches))
+        chosen = torch.randperm(len(columns), generator=draw)[:most]
+        inputs.append(functional.pad(columns[chosen], (0, 1), value=1.0))
+        outputs.append(wanted[chosen] if kept is None else wanted[chosen][:, torch.tensor(kept)])
+    given, truth = torch.cat(inputs), torch.cat(outputs)
+    gram = (given.T @ given).double()
+    wanted = truth
+    for _ in range(ROUNDS if merged.merger.relu else 1):
+        _Sums(gram, (given.T @ wanted).double()).solve(conv)
+        guess = given[:, :-1] @ conv.weight.detach().flatten(1).T + conv.bias.detach()
+        wanted = torch.where(truth > 0, truth, guess.clamp(max=0))
 
 
 class _Sums:

@@ -17,10 +17,11 @@ from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.prune.cut import Shape, left_of, removed, shape_of, skipped
 from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
+from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
 from lpot.backends.torch.prune.store import ModuleWeights
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Kept
+from lpot.core.compress.groups import Kept, Left
 from lpot.core.compress.prunable import Parts
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import HistoryError, UnsupportedModel
@@ -45,32 +46,28 @@ class PruneVerbs:
     def parts(self, model: TorchModel, batches: Sequence[Inputs], blocks: bool = True) -> Parts:
         root = _root(model)
         groups = tuple(sound_groups(root, batches[0]))
+        found = find_blocks(root, batches[0]) if blocks else {}
         return Parts(
             groups,
             importance(root, groups, batches),
-            find_blocks(root, batches[0]) if blocks else {},
+            found,
+            find_mergers(root, batches[0], found),
         )
 
-    def pruned(
-        self, model: TorchModel, parts: Parts, kept: Kept, blocks: Iterable[str] = ()
-    ) -> TorchModel:
-        root, gone = _root(model), tuple(blocks)
-        small = removed(root, parts.groups, _outside(kept, gone))
-        return _handle(model, skipped(small, gone, parts.blocks))
+    def pruned(self, model: TorchModel, parts: Parts, left: Left) -> TorchModel:
+        return _handle(model, _smaller(_root(model), parts, left))
 
     def refitted(
         self,
         model: TorchModel,
         parts: Parts,
-        kept: Kept,
-        blocks: Iterable[str],
+        left: Left,
         batches: Sequence[Inputs],
         most: int | None = None,
     ) -> TorchModel:
-        root, gone = _root(model), tuple(blocks)
-        left = _outside(kept, gone)
-        small = skipped(removed(root, parts.groups, left), gone, parts.blocks)
-        masks = left_of(root, parts.groups, left)
+        root = _root(model)
+        small = _smaller(root, parts, left)
+        masks = left_of(root, parts.groups, _outside(left))
         rows = {
             name: mask.nonzero()[:, 0].tolist() for (name, axis), mask in masks.items() if not axis
         }
@@ -134,10 +131,15 @@ def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
     return found
 
 
-def _outside(kept: Kept, blocks: Sequence[str]) -> Kept:
-    """Without what lies in blocks that go as a whole."""
-    inside = tuple(f"{name}." for name in blocks)
-    return {name: units for name, units in kept.items() if not (f"{name}.").startswith(inside)}
+def _smaller(root: nn.Module, parts: Parts, left: Left) -> nn.Module:
+    small = removed(root, parts.groups, _outside(left))
+    return skipped(merged(small, left.merged, parts.mergers), left.removed, parts.blocks)
+
+
+def _outside(left: Left) -> Kept:
+    """The units that are left, without groups in blocks that go as a whole."""
+    inside = tuple(f"{name}." for name in (*left.removed, *left.merged))
+    return {name: units for name, units in left.kept.items() if not f"{name}.".startswith(inside)}
 
 
 def _handle(source: TorchModel, module: nn.Module) -> TorchModel:
