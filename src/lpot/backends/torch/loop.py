@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
+from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import split
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
@@ -139,12 +139,14 @@ def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
     """Knowledge distillation: labels and the teacher's softened outputs, weighed."""
     criterion = KnowledgeDistillationLoss(**options)
     criterion.teacher_model = copy.deepcopy(teacher).eval()
+    precision: TrainingPrecision | None = None
 
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
+        nonlocal precision
+        precision = precision or TrainingPrecision(module, criterion.teacher_model)
         batch = split(raw, None)
         positional, named = arguments(module, batch.inputs)
-        # Where the CPU multiplies bfloat16, training in it takes about half the time.
-        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
+        with precision(batch.inputs):
             output = next(tensors(module(*positional, **named)))
             criterion.teacher_model_forward(*positional, **named)
         found: torch.Tensor = criterion(output.float(), batch.labels)

@@ -133,7 +133,7 @@ class Levels:
             self._tell(word, words, variant)
         else:
             plan = self._planned(ratio)
-            if not plan.cuts:
+            if plan.gain <= 0:
                 self.job.add_note(
                     f"{word}: nothing that can be cut saves time; this level is skipped"
                 )

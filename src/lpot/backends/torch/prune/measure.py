@@ -12,9 +12,9 @@ from torch import nn
 
 from lpot.backends.torch.data import arguments, tensors
 from lpot.backends.torch.kinds import find
-from lpot.backends.torch.prune.cut import is_exact
+from lpot.backends.torch.prune.cut import is_exact, skipped
 from lpot.backends.torch.prune.record import find_groups, one_sample
-from lpot.backends.torch.run import call
+from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group
 from lpot.core.progress import tracked
@@ -50,12 +50,29 @@ def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
         for name, found in seen.items()
         if len(found) == 1 and found[0] is not None
     }
-    # The innermost alone: what holds several blocks is no block.
+    # What holds several blocks is no block. What holds one adds to it what it got, as a rule.
     return {
         name: wraps
         for name, wraps in fits.items()
-        if not any(other.startswith(f"{name}.") for other in fits)
+        if len(_inside(name, fits)) < 2 and _runs_without(root, name, wraps, inputs)
     }
+
+
+def _inside(name: str, fits: Iterable[str]) -> list[str]:
+    """The outermost blocks in a part."""
+    inner = [other for other in fits if other.startswith(f"{name}.")]
+    return [one for one in inner if not any(one.startswith(f"{other}.") for other in inner)]
+
+
+def _runs_without(root: nn.Module, name: str, wraps: bool, inputs: Inputs) -> bool:
+    """Code around a block may count on what is in it."""
+    one = one_sample(inputs)
+    try:
+        found = list(tensors(call(skipped(root, [name], {name: wraps}), one)))
+    except CALL_ERRORS:
+        return False
+    truth = list(tensors(call(root, one)))
+    return [tensor.shape for tensor in found] == [tensor.shape for tensor in truth]
 
 
 def _note(seen: dict[str, list[bool | None]], name: str) -> Any:
