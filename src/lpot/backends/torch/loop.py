@@ -14,7 +14,7 @@ from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import split
 from lpot.core.compress.schedule import learning_rate_factor
-from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers, check_loss
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
 
@@ -45,7 +45,9 @@ def training_loop(
                 if factor is not None:
                     _set_rates(optimizer, rates, factor(epoch, number))
                 optimizer.zero_grad()
-                wanted(module, raw).backward()
+                found = wanted(module, raw)
+                check_loss(found.item(), epoch, number)
+                found.backward()
                 _tell(hooks, "on_post_grad")
                 optimizer.step()
                 _tell(hooks, "on_batch_end")

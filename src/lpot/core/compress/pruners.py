@@ -25,10 +25,13 @@ NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
 class WeightStore(Protocol):
     """The weights of a model that is being trained, by name."""
 
-    has_gradients: bool
-
     def names(self) -> Sequence[str]:
-        """Those that can be pruned: of convolutions, linears and the like."""
+        """Those that are pruned unless told otherwise: of convolutions, linears and the like."""
+        ...
+
+    def further(self) -> Mapping[str, str]:
+        """What is pruned only by its full name, and the weight that it stands for: lookup tables,
+        matrices of the user's own, and other names of a weight that is shared."""
         ...
 
     def others(self) -> Sequence[str]:
@@ -109,34 +112,50 @@ class Pruner:
         self.spec = spec
         self.store = store
         self.names = chosen(spec, store)
-        if spec.kind in NEED_GRADIENTS and not store.has_gradients:
-            raise ConfigError(
-                f"{spec.kind} needs gradients, which this framework does not keep: use "
-                "basic_magnitude, or a torch module",
-                "prune_type",
-                spec.where,
-            )
         self.keep: dict[str, Mask] = {}
         self._scores: dict[str, Array] = {}
+        self._is_told = False  # of the gradients of this batch
+        self._lacks = spec.kind in NEED_GRADIENTS  # no gradient was seen so far
 
     def on_epoch_begin(self, epoch: int) -> None:
         self._mask(self.spec.schedule.at(epoch))
 
     def on_post_grad(self) -> None:
         """Between backward and the optimizer's step: the gradients are known."""
-        for name in self.names:
+        self._is_told = True
+        for name in self.names if self.spec.kind in NEED_GRADIENTS else ():
             gradient = self.store.gradient(name)
             if gradient is None:
                 continue
+            self._lacks = False
             weight = self.store.read(name)
             if self.spec.kind == "gradient_sensitivity":
                 found = np.abs(weight * gradient)
                 self._scores[name] = self._scores.get(name, np.zeros_like(found)) + found
-            elif self.spec.kind == "group_lasso":
+            else:
                 tile = self._tile(weight)
                 self.store.pull(name, masks.lasso_step(weight, self.spec.strength, tile))
 
     def on_batch_end(self) -> None:
+        # A loop without on_post_grad: gradients are still there after the step, to rank by.
+        if not self._is_told and self.spec.kind == "gradient_sensitivity":
+            self.on_post_grad()
+        self._is_told = False
+        self.hold()
+
+    def on_epoch_end(self) -> None:
+        self.hold()
+        if self._lacks:
+            raise ConfigError(
+                f"{self.spec.kind} saw no gradients in this epoch: call on_post_grad() between "
+                "backward and the optimizer's step (with Keras, let `pruning.train` describe the "
+                "loop), or use basic_magnitude",
+                "prune_type",
+                self.spec.where,
+            )
+
+    def hold(self) -> None:
+        """What is zero stays zero."""
         for name, keep in self.keep.items():
             self.store.mask(name, keep)
 
@@ -179,21 +198,24 @@ class Pruner:
 
 
 def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[str, ...]:
-    """The weights that a pruner is about; a layer may be named without `.weight`."""
-    known = list(store.names())
-    if not known:
+    """The weights that a pruner is about; a layer, or a part of the model, stands for its own."""
+    known, further = list(store.names()), store.further()
+    if not known and not spec.names:
         raise ConfigError("the model has no convolution or linear layer to prune")
     found: list[str] = []
     for name in spec.names:
-        full = next((each for each in known if each == name or each.rpartition(".")[0] == name), "")
+        inside = [each for each in known if each == name or each.startswith(f"{name}.")]
+        full = inside or [
+            weight for each, weight in further.items() if name in (each, each.rpartition(".")[0])
+        ]
         if not full:
             raise ConfigError(_unknown(name, known, store.others()), "names", spec.where)
-        found.append(full)
+        found += full
     return tuple(dict.fromkeys(found)) or tuple(known)
 
 
 def _unknown(name: str, known: Sequence[str], others: Sequence[str]) -> str:
-    accepted = f"expected weights such as {', '.join(known[:3])}"
+    accepted = f"expected weights such as {', '.join(known[:3])}" if known else "it has none"
     if name in others:
         return f"given {name!r}, which has no weights to prune; {accepted}"
     near = did_you_mean(name, known)
@@ -226,7 +248,8 @@ class Pruners:
             pruner.on_batch_end()
 
     def on_epoch_end(self) -> None:
-        self.on_batch_end()
+        for pruner in self.pruners:
+            pruner.on_epoch_end()
 
     @property
     def too_early(self) -> str:
@@ -252,8 +275,9 @@ class Pruners:
         return [told for pruner in self.pruners for told in pruner.shortfalls()]
 
     def sparsity(self) -> Sparsity:
-        names = frozenset(name for pruner in self.pruners for name in pruner.names)
-        return count_zeros({name: self.store.read(name) for name in self.store.names()}, names)
+        names = dict.fromkeys(name for pruner in self.pruners for name in pruner.names)
+        known = dict.fromkeys([*self.store.names(), *names])
+        return count_zeros({name: self.store.read(name) for name in known}, frozenset(names))
 
 
 def _check_apart(pruners: Sequence[Pruner]) -> None:

@@ -10,13 +10,19 @@ from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
 
-_LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
+_LAYERS = (
+    nn.Linear,
+    nn.Bilinear,
+    nn.modules.conv._ConvNd,
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+)
+_BIASES = ("bias_k", "bias_v")  # of attention: they have an axis more than they need
 
 
 class ModuleWeights:
     """Reads and masks parameters in place."""
-
-    has_gradients = True
 
     def __init__(self, root: nn.Module) -> None:
         self.root = root
@@ -27,10 +33,19 @@ class ModuleWeights:
             for name, tensor in self._own.items()
             if tensor.dim() > 1
             and (isinstance(owners[name], _LAYERS) or is_hf_conv1d(owners[name]))
+            and not _is_bias(name)
         ]
 
     def names(self) -> list[str]:
         return self._names
+
+    def further(self) -> dict[str, str]:
+        first = {id(tensor): name for name, tensor in self._own.items()}
+        return {
+            name: first[id(tensor)]
+            for name, tensor in self.root.named_parameters(remove_duplicate=False)
+            if tensor.dim() > 1 and name not in self._names and not _is_bias(name)
+        }
 
     def others(self) -> list[str]:
         modules = [name for name, _ in self.root.named_modules() if name]
@@ -59,3 +74,7 @@ class ModuleWeights:
 
     def restore(self, snapshot: Any) -> None:
         self.root.load_state_dict(snapshot)
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2] in _BIASES
