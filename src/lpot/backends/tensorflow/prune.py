@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -48,6 +48,12 @@ class KerasWeights:
 
     def mask(self, name: str, keep: np.ndarray) -> None:
         self._known[name].assign(self.read(name) * keep)
+
+    def watch(self, names: Iterable[str]) -> None:
+        """A loop hands them out, or they stay unknown."""
+
+    def release(self) -> None:
+        """Nothing was watched."""
 
     def gradient(self, name: str) -> np.ndarray | None:
         found = self._gradients.get(id(self._known[name]))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.backends import detect, get_backend
+from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Teaches
@@ -54,6 +55,8 @@ class Distiller(Hooked):
     ) -> Model:
         if student is None or (teacher is None and loop is None):
             raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+        for told in unavailable(self.config):
+            self.listener.note(told)
         native = as_native(student)
         backend = get_backend(self.config.model.framework or detect(native))
         who = "the training" if loop is None else "train_func"

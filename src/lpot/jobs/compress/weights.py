@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend
+from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.config.schema import Config
 from lpot.config.schema_pruning import Pruner as PrunerSection
@@ -84,7 +86,8 @@ class WeightPruning:
             )
         self.goal = goal_of(self.config)
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
-        self.notes: list[str] = [
+        self.notes: list[str] = unavailable(self.config)
+        self.notes += [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
             "effect: weights are ranked by size, with gradient_sensitivity by weight times gradient"
             for pruner in self.pruners.pruners
@@ -133,15 +136,18 @@ class WeightPruning:
             return self._result()
 
     def _train(self, loop: Callable[[Any], Any]) -> None:
-        found = guarded(lambda: loop(self.native))
+        try:
+            found = guarded(lambda: loop(self.native))
+        finally:
+            self.pruners.store.release()
         if isinstance(found, LpotError):
             raise found
         if isinstance(found, Exception):
             who = "the training" if self.loop is None else "pruning_func"
             raise TrainingError(f"{who} raised {blame(found)}") from found
-        if self.pruners.epoch is None:
+        if not self.pruners.called:
             raise TrainingError(
-                "pruning_func ended without calling on_epoch_begin(epoch): call the hooks "
+                "pruning_func ended without calling on_epoch_begin or any other hook: call "
                 "on_epoch_begin, on_batch_end and on_epoch_end of this object in your loop"
             )
 
@@ -338,6 +344,6 @@ def _spec(section: WeightCompression, one: PrunerSection, where: str) -> PrunerS
         value("target_sparsity"),
         value("start_epoch"),
         value("end_epoch"),
-        one.update_frequency,
+        math.ceil(one.update_frequency or section.frequency),
     )
     return PrunerSpec(one.prune_type, schedule, tuple(one.names), dict(one.parameters), where)

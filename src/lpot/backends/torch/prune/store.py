@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ class ModuleWeights:
         self.root = root
         self._own = dict(root.named_parameters())
         owners = {name: root.get_submodule(name.rpartition(".")[0]) for name in self._own}
+        self._seen: dict[str, torch.Tensor] = {}
+        self._hooks: list[Any] = []
         self._names = [
             name
             for name, tensor in self._own.items()
@@ -60,8 +63,26 @@ class ModuleWeights:
         with torch.no_grad():
             tensor.mul_(torch.from_numpy(keep).to(tensor.device, tensor.dtype))
 
+    def watch(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._hooks.append(
+                self._own[name].register_post_accumulate_grad_hook(self._keeping(name))
+            )
+
+    def _keeping(self, name: str) -> Callable[[torch.Tensor], None]:
+        def keep(tensor: torch.Tensor) -> None:
+            self._seen[name] = tensor.grad.detach().clone()
+
+        return keep
+
+    def release(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
     def gradient(self, name: str) -> np.ndarray | None:
         grad = self._own[name].grad
+        grad = self._seen.get(name) if grad is None else grad
         return None if grad is None else grad.detach().float().cpu().numpy()
 
     def pull(self, name: str, amount: np.ndarray) -> None:
