@@ -117,3 +117,39 @@ def test_the_sections_around_it_are_acted_upon(text: str, tmp_path: Path) -> Non
     path = tmp_path / "conf.yaml"
     path.write_text("model: {name: net, framework: pytorch}\n" + text)
     assert not unavailable(load(path))
+
+
+DOCUMENTED = """\
+pruning:
+  train:
+    start_epoch: 0
+    end_epoch: 10
+    frequency: 2
+    hostfile: hosts
+    criterion: {CrossEntropyLoss: {reduction: None}}
+    optimizer: {SGD: {learning_rate: 0.1}}
+  approach:
+    weight_compression:
+      frequency: 3
+      pruners:
+        - !Pruner
+            update_frequency: 0.1
+            names: ['layer1.0.conv1.weight']
+        - !Pruner
+            names: ['layer1.0.conv2.weight']
+"""
+
+
+def test_what_the_original_s_own_pages_show_is_read_and_what_has_no_effect_is_told(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text("model: {name: net, framework: pytorch}\n" + DOCUMENTED)
+    config = load(path)
+    assert [spec.schedule.frequency for spec in specs(config)] == [1, 3]
+    assert config.pruning.train.criterion.CrossEntropyLoss.reduction == "none"
+    told = unavailable(config)
+    assert [f"conf.yaml:{line}: pruning.train" in told[at] for at, line in ((0, 6), (1, 7))] == [
+        True,
+        True,
+    ]

@@ -14,13 +14,16 @@ from lpot.config.schema import Config
 from lpot.config.section import Section
 from lpot.core.errors import ConfigError, NotAvailableYet
 
+_ALONE = "training runs on this machine only"
 # key, or key=word → what to do instead
 LATER: dict[str, str] = {
     "device=gpu": "models run on the CPU",
     "quantization.model_wise.activation.compute_dtype": "remove it",
     "quantization.op_wise.<name>.activation.compute_dtype": "remove it",
     "quantization.optype_wise.<name>.activation.compute_dtype": "remove it",
-    "quantization.train.hostfile": "training runs on this machine only",
+    "quantization.train.hostfile": _ALONE,
+    "pruning.train.hostfile": _ALONE,
+    "distillation.train.hostfile": _ALONE,
     "auto_distillation": "remove it",
     "nas": "remove it",
 }
@@ -28,6 +31,9 @@ _SIGOPT = "the SigOpt service has ended"
 _SHARED = "it has no effect: scales are shared wherever the kernels support it"
 # The same for what will not come back.
 GONE: dict[str, str] = {
+    "quantization.train.frequency": "it has no effect",
+    "pruning.train.frequency": "it has no effect: pruners have their own update_frequency",
+    "distillation.train.frequency": "it has no effect",
     "model.framework=pytorch_ipex": "PyTorch itself serves the model, without Intel's extension",
     "model.framework=tensorflow_itex": "TensorFlow itself serves the model, without Intel's "
     "extension",

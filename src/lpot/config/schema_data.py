@@ -143,8 +143,13 @@ class Optimizer(OneOf):
     AdamW: AdamArguments | None = Field(default=None, description="Adam with decoupled decay.")
 
 
+def _lowered(value: Any) -> Any:
+    """The original's own examples write `None`."""
+    return "none" if value is None else value.lower() if isinstance(value, str) else value
+
+
 class CrossEntropyArguments(Section):
-    reduction: Literal["mean", "none", "sum"] = Field(
+    reduction: Annotated[Literal["mean", "none", "sum"], BeforeValidator(_lowered)] = Field(
         default="mean", description="How the losses of a batch are combined."
     )
 

@@ -73,10 +73,16 @@ class Pruner(Section):
         default=None, description="Share of zeros at the start."
     )
     target_sparsity: Sparsity | None = Field(default=None, description="Share of zeros at the end.")
-    update_frequency: Positive = Field(default=1, description="Epochs between steps.")
+    update_frequency: Number | None = Field(
+        default=None, gt=0, description="Epochs between steps; a fraction counts as 1."
+    )
     prune_type: PruneType = Field(default="basic_magnitude", description="Criterion for pruning.")
     method: Text = Field(default="per_tensor", description="Scope over which sparsity is computed.")
-    names: Texts = Field(default=(), description="Weights to prune. Default: all of them.")
+    names: Texts = Field(
+        default=(),
+        description="Weights to prune: their names, those of layers or of parts of the model, `*` "
+        "for any one part of a name. Default: all of them.",
+    )
     parameters: Arguments = Field(default=FrozenDict(), description="Options of the prune type.")
 
     @model_validator(mode="after")
@@ -92,6 +98,7 @@ class WeightCompression(Section):
     target_sparsity: Sparsity = Field(default=0.97, description="Share of zeros at the end.")
     start_epoch: Natural = Field(default=0, description="First epoch.")
     end_epoch: Positive = Field(default=4, description="Last epoch.")
+    frequency: Positive = Field(default=1, description="Epochs between steps.")
     pruners: tuple[Pruner, ...] = Field(
         default=(),
         description="A list of pruners.",

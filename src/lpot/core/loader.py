@@ -99,7 +99,7 @@ class Loader:
     @cached_property
     def _can_reset(self) -> bool:
         reset = getattr(self._given, "reset", None)
-        return callable(reset) and _takes_nothing(reset)
+        return callable(reset) and takes_nothing(reset)
 
     def _fresh(self) -> Iterator[Any]:
         self._rewind()
@@ -178,7 +178,7 @@ def copied(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else value
 
 
-def _takes_nothing(function: Callable[..., Any]) -> bool:
+def takes_nothing(function: Callable[..., Any]) -> bool:
     try:
         inspect.signature(function).bind()
     except TypeError:

@@ -17,11 +17,12 @@ from lpot.backends.tensorflow.build import Built, build_net, half_ops
 from lpot.backends.tensorflow.convert import without_fake_quant
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
+from lpot.backends.tensorflow.loop import hooked_loop, provide
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.profile import profile
-from lpot.backends.tensorflow.prune import KerasWeights, hooked_loop, provide
+from lpot.backends.tensorflow.prune import KerasWeights
 from lpot.backends.tensorflow.quick import run_few
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
@@ -73,6 +74,12 @@ class TensorflowBackend(Backend[TensorflowModel]):
     ) -> Callable[[Any], None]:
         """The loop that `pruning.train` describes, for a Keras model."""
         return hooked_loop(section, loader, hooks)
+
+    def distilling_loop(
+        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: Any, hooks: Any
+    ) -> Callable[[Any], None]:
+        """The loop that `distillation.train` describes, for Keras models."""
+        return hooked_loop(section, loader, hooks, teacher)
 
     def provide_trainers(self) -> None:
         """Keras's optimizers and losses, by name."""

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
+from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import split
 from lpot.core.compress.schedule import learning_rate_factor
-from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers, check_loss
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
 
@@ -45,7 +45,9 @@ def training_loop(
                 if factor is not None:
                     _set_rates(optimizer, rates, factor(epoch, number))
                 optimizer.zero_grad()
-                wanted(module, raw).backward()
+                found = wanted(module, raw)
+                check_loss(found.item(), epoch, number)
+                found.backward()
                 _tell(hooks, "on_post_grad")
                 optimizer.step()
                 _tell(hooks, "on_batch_end")
@@ -139,12 +141,14 @@ def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
     """Knowledge distillation: labels and the teacher's softened outputs, weighed."""
     criterion = KnowledgeDistillationLoss(**options)
     criterion.teacher_model = copy.deepcopy(teacher).eval()
+    precision: TrainingPrecision | None = None
 
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:
+        nonlocal precision
+        precision = precision or TrainingPrecision(module, criterion.teacher_model)
         batch = split(raw, None)
         positional, named = arguments(module, batch.inputs)
-        # Where the CPU multiplies bfloat16, training in it takes about half the time.
-        with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
+        with precision(batch.inputs):
             output = next(tensors(module(*positional, **named)))
             criterion.teacher_model_forward(*positional, **named)
         found: torch.Tensor = criterion(output.float(), batch.labels)

@@ -69,6 +69,14 @@ class Group:
         places = sorted((slot.place.axis, slot.width, slot.place.work) for slot in self.slots)
         return (self.size, self.block, *places)
 
+    @property
+    def spans(self) -> tuple[range, ...]:
+        """The units of each place that holds some of them: a layer needs one at least."""
+        return tuple(
+            range(slot.start // self.block, -(-(slot.start + slot.width) // self.block))
+            for slot in self.slots
+        )
+
     def channels(self, units: Iterable[int]) -> list[int]:
         """The channels of some units."""
         return [unit * self.block + lane for unit in units for lane in range(self.block)]
@@ -228,15 +236,22 @@ def _with(chosen: tuple[Cut, ...], cut: Cut) -> tuple[Cut, ...] | None:
     return step if _gain(step) > _gain(chosen) else None
 
 
-def strongest(importance: Floats, share: float, multiple: int = 1) -> tuple[int, ...]:
-    """The units that stay when a share of them goes: at least one, a multiple where there is room.
+def strongest(
+    importance: Floats, share: float, multiple: int = 1, spans: Iterable[range] = ()
+) -> tuple[int, ...]:
+    """The units that stay when a share of them goes: at least one, and one of each span; a multiple
+    where there is room.
 
     >>> strongest(np.array([0.1, 3.0, 2.0, 0.2]), 0.5)
     (1, 2)
+    >>> strongest(np.array([0.1, 0.2, 2.0, 3.0]), 0.5, spans=[range(2), range(2, 4)])
+    (1, 3)
     """
     count = importance.size
     left = max(1, round(count * (1 - share)))
     if count % multiple == 0 and count > multiple:
         left = max(multiple, -(-left // multiple) * multiple)
-    order = np.argsort(-importance, kind="stable")[:left]
-    return tuple(sorted(int(unit) for unit in order))
+    needed = dict.fromkeys(max(span, key=lambda unit: importance[unit]) for span in spans)
+    order = [int(unit) for unit in np.argsort(-importance, kind="stable")]
+    first = [*needed, *(unit for unit in order if unit not in needed)]
+    return tuple(sorted(first[: max(left, len(needed))]))

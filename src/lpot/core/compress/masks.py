@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,15 +34,20 @@ def tile_of(pattern: str) -> tuple[int, int]:
     return sizes
 
 
+def as_matrix(weight: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Its first axis against all others."""
+    return weight.reshape(weight.shape[0], -1) if weight.ndim > 1 else weight.reshape(1, -1)
+
+
 def lowest(scores: Array, sparsity: float, tile: tuple[int, int] = (1, 1)) -> Mask:
     """What stays when the lowest-scored share goes, exactly so many, whole tiles at a time.
 
-    A weight is seen as a matrix, its first axis against all others. With ties the first goes.
+    With ties the first goes.
 
     >>> lowest(np.array([[3.0, 1.0], [2.0, 4.0]]), 0.5).tolist()
     [[True, False], [False, True]]
     """
-    matrix = scores.reshape(scores.shape[0], -1) if scores.ndim > 1 else scores.reshape(1, -1)
+    matrix = as_matrix(scores)
     tiles = _tiled(matrix, tile)
     count = round(sparsity * tiles.size)
     keep = np.ones(tiles.size, np.bool_)
@@ -84,7 +90,7 @@ def lasso_step(weight: Array, strength: float, tile: tuple[int, int]) -> Array:
 
     Yuan and Lin, "Model selection and estimation in regression with grouped variables" (2006).
     """
-    matrix = weight.reshape(weight.shape[0], -1) if weight.ndim > 1 else weight.reshape(1, -1)
+    matrix = as_matrix(weight)
     norms = np.sqrt(_tiled(matrix**2, tile))
     spread = np.repeat(np.repeat(norms, tile[0], 0), tile[1], 1)
     spread = spread[: matrix.shape[0], : matrix.shape[1]]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,7 +15,7 @@ from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import ConfigError, did_you_mean
 
-PARAMETERS = ("pattern", "stride", "transpose", "alpha")
+PARAMETERS = ("pattern", "stride", "transpose", "target", "alpha")
 # The original's, for which there is no need here.
 WITHOUT_EFFECT = ("importance_inputs", "importance_metric", "index", "normalize")
 FAR = 0.05  # below the target: such a layer is told
@@ -25,10 +26,13 @@ NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
 class WeightStore(Protocol):
     """The weights of a model that is being trained, by name."""
 
-    has_gradients: bool
-
     def names(self) -> Sequence[str]:
-        """Those that can be pruned: of convolutions, linears and the like."""
+        """Those that are pruned unless told otherwise: of convolutions, linears and the like."""
+        ...
+
+    def further(self) -> Mapping[str, str]:
+        """What is pruned only by its full name, and the weight that it stands for: lookup tables,
+        matrices of the user's own, and other names of a weight that is shared."""
         ...
 
     def others(self) -> Sequence[str]:
@@ -39,6 +43,14 @@ class WeightStore(Protocol):
 
     def mask(self, name: str, keep: Mask) -> None:
         """Set to zero, in place, what is not kept."""
+        ...
+
+    def watch(self, names: Iterable[str]) -> None:
+        """Remember the last gradients of these: a loop may clear them before the batch ends."""
+        ...
+
+    def release(self) -> None:
+        """Watch no more."""
         ...
 
     def gradient(self, name: str) -> Array | None:
@@ -77,6 +89,37 @@ class PrunerSpec:
         return heads[::-1] if self.parameters.get("transpose") else heads
 
     @property
+    def left(self) -> int | None:
+        """So many of the heads stay, where it is said that way."""
+        given = self.parameters.get("target")
+        if given is not None and (type(given) is not int or given < 1):
+            raise ConfigError(
+                f"given {given!r}, expected the number of heads (of `stride` rows each) that stay, "
+                "1 or more",
+                "target",
+            )
+        return given
+
+    def target_of(self, weight: Array) -> float:
+        """The share of this weight that becomes zero."""
+        if self.left is None:
+            return self.schedule.target
+        rows, columns = self.tile_of(weight)
+        high, wide = masks.as_matrix(weight).shape
+        tiles = -(-high // rows) * -(-wide // columns)
+        return max(0.0, 1 - self.left / int(tiles))
+
+    def share_at(self, epoch: int, weight: Array) -> float:
+        target = self.target_of(weight)
+        plan = replace(self.schedule, target=target, initial=min(self.schedule.initial, target))
+        return plan.at(epoch)
+
+    def tile_of(self, weight: Array) -> tuple[int, int]:
+        """The tile as far as the weight has room for it."""
+        (rows, columns), (high, wide) = self.tile, masks.as_matrix(weight).shape
+        return min(rows, max(1, high)), min(columns, max(1, wide))
+
+    @property
     def strength(self) -> float:
         """Of the group lasso."""
         given = self.parameters.get("alpha", 1e-4)
@@ -99,7 +142,7 @@ class PrunerSpec:
                     f"Allowed: {', '.join(known)}",
                     name,
                 )
-        assert self.tile and self.strength >= 0
+        assert self.tile and self.strength >= 0 and self.left != 0
 
 
 class Pruner:
@@ -108,58 +151,78 @@ class Pruner:
     def __init__(self, spec: PrunerSpec, store: WeightStore) -> None:
         self.spec = spec
         self.store = store
-        self.names = chosen(spec, store)
-        if spec.kind in NEED_GRADIENTS and not store.has_gradients:
-            raise ConfigError(
-                f"{spec.kind} needs gradients, which this framework does not keep: use "
-                "basic_magnitude, or a torch module",
-                "prune_type",
-                spec.where,
-            )
+        self.names, self.biases = chosen(spec, store)
+        if spec.kind in NEED_GRADIENTS:
+            store.watch(self.names)
         self.keep: dict[str, Mask] = {}
         self._scores: dict[str, Array] = {}
+        self._is_told = False  # of the gradients of this batch
+        self._lacks = spec.kind in NEED_GRADIENTS  # no gradient was seen so far
+        if spec.kind == "pattern_lock":  # the zeros of the model as it comes
+            self._mask(spec.target_of)
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self._mask(self.spec.schedule.at(epoch))
+        self._mask(lambda weight: self.spec.share_at(epoch, weight))
 
     def on_post_grad(self) -> None:
         """Between backward and the optimizer's step: the gradients are known."""
-        for name in self.names:
+        self._is_told = True
+        for name in self.names if self.spec.kind in NEED_GRADIENTS else ():
             gradient = self.store.gradient(name)
             if gradient is None:
                 continue
+            self._lacks = False
             weight = self.store.read(name)
             if self.spec.kind == "gradient_sensitivity":
                 found = np.abs(weight * gradient)
                 self._scores[name] = self._scores.get(name, np.zeros_like(found)) + found
-            elif self.spec.kind == "group_lasso":
-                tile = self._tile(weight)
+            else:
+                tile = self.spec.tile_of(weight)
                 self.store.pull(name, masks.lasso_step(weight, self.spec.strength, tile))
 
     def on_batch_end(self) -> None:
+        # A loop without on_post_grad, as the original's were: the last gradients are known still.
+        if not self._is_told and self.spec.kind == "gradient_sensitivity":
+            self.on_post_grad()
+        self._is_told = False
+        self.hold()
+
+    def on_epoch_end(self) -> None:
+        self.hold()
+        if self._lacks:
+            raise ConfigError(
+                f"{self.spec.kind} saw no gradients in this epoch: call on_post_grad() between "
+                "backward and the optimizer's step (with Keras, let `pruning.train` describe the "
+                "loop), or use basic_magnitude",
+                "prune_type",
+                self.spec.where,
+            )
+
+    def hold(self) -> None:
+        """What is zero stays zero."""
         for name, keep in self.keep.items():
             self.store.mask(name, keep)
 
     def finish(self) -> None:
         """The target itself, whatever epoch the loop ended in."""
-        self._mask(self.spec.schedule.target)
+        self._mask(self.spec.target_of)
 
     def shortfalls(self) -> list[str]:
         """Layers that have too few tiles to be as sparse as was asked for."""
-        target = self.spec.schedule.target
         found = []
         for name in self.names if self.spec.kind != "pattern_lock" else ():
             weight = self.store.read(name)
+            target = self.spec.target_of(weight)
             share = 1 - np.count_nonzero(weight) / weight.size
             if share < target - FAR:
-                rows, columns = self._tile(weight)
+                rows, columns = self.spec.tile_of(weight)
                 found.append(
                     f"{name} has {100 * share:.1f} % zeros instead of {100 * target:g} %: only "
                     f"whole tiles of {rows}x{columns} can go"
                 )
         return found
 
-    def _mask(self, sparsity: float) -> None:
+    def _mask(self, share_of: Callable[[Array], float]) -> None:
         for name in self.names:
             weight = self.store.read(name)
             if self.spec.kind == "pattern_lock":
@@ -168,32 +231,55 @@ class Pruner:
                 scores = self._scores.get(name, np.abs(weight))
                 # What is zero stays zero: the lowest score there is.
                 scores = np.where(weight == 0, -1.0, scores)
-                keep = masks.lowest(scores, sparsity, self._tile(weight))
+                keep = masks.lowest(scores, share_of(weight), self.spec.tile_of(weight))
             self.keep[name] = keep
-            self.store.mask(name, keep)
-
-    def _tile(self, weight: Array) -> tuple[int, int]:
-        rows, columns = self.spec.tile
-        high = weight.shape[0] if weight.ndim > 1 else 1
-        return min(rows, max(1, high)), min(columns, max(1, weight.size // max(1, high)))
+            if name in self.biases:
+                # An output that nothing is left of gives nothing at all.
+                self.keep[self.biases[name]] = np.any(masks.as_matrix(keep), axis=1)
+        self.hold()
 
 
-def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[str, ...]:
-    """The weights that a pruner is about; a layer may be named without `.weight`."""
-    known = list(store.names())
-    if not known:
+def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The weights that a pruner is about, and biases that go with them.
+
+    A layer, or a part of the model, stands for its own weights, and `*` for any one part of a name.
+    """
+    known, further, others = list(store.names()), store.further(), list(store.others())
+    if not known and not spec.names:
         raise ConfigError("the model has no convolution or linear layer to prune")
     found: list[str] = []
+    biases: list[str] = []
     for name in spec.names:
-        full = next((each for each in known if each == name or each.rpartition(".")[0] == name), "")
-        if not full:
-            raise ConfigError(_unknown(name, known, store.others()), "names", spec.where)
-        found.append(full)
-    return tuple(dict.fromkeys(found)) or tuple(known)
+        inside = _matching(name, known) or [further[each] for each in _matching(name, further)]
+        added = _matching(name, others) if name.rpartition(".")[2] == "bias" else []
+        if not inside and not added:
+            raise ConfigError(_unknown(name, known, others), "names", spec.where)
+        found += inside
+        biases += added
+    weights = tuple(dict.fromkeys(found if spec.names else known))
+    pairs = {name: f"{name.rpartition('.')[0]}.bias" for name in weights}
+    alone = [name for name in biases if name not in pairs.values()]
+    if alone:
+        raise ConfigError(
+            f"given {alone[0]!r}: a bias goes with the outputs of its weight, so name that, too",
+            "names",
+            spec.where,
+        )
+    return weights, {name: bias for name, bias in pairs.items() if bias in biases}
+
+
+def _matching(name: str, known: Iterable[str]) -> list[str]:
+    """Those that a name stands for.
+
+    >>> _matching("layer.*.fc", ["layer.0.fc.weight", "layer.0.attention.fc.weight"])
+    ['layer.0.fc.weight']
+    """
+    pattern = re.compile(re.escape(name).replace(r"\*", "[^.]*") + r"(\..*)?")
+    return [each for each in known if pattern.fullmatch(each)]
 
 
 def _unknown(name: str, known: Sequence[str], others: Sequence[str]) -> str:
-    accepted = f"expected weights such as {', '.join(known[:3])}"
+    accepted = f"expected weights such as {', '.join(known[:3])}" if known else "it has none"
     if name in others:
         return f"given {name!r}, which has no weights to prune; {accepted}"
     near = did_you_mean(name, known)
@@ -207,10 +293,11 @@ class Pruners:
         self.store = store
         self.pruners = [Pruner(spec, store) for spec in specs]
         self.epoch: int | None = None  # the last that began
+        self.called = False  # has the loop used any hook?
         _check_apart(self.pruners)
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self.epoch = epoch
+        self.epoch, self.called = epoch, True
         for pruner in self.pruners:
             pruner.on_epoch_begin(epoch)
 
@@ -222,19 +309,23 @@ class Pruners:
             pruner.on_post_grad()
 
     def on_batch_end(self) -> None:
+        self.called = True
         for pruner in self.pruners:
             pruner.on_batch_end()
 
     def on_epoch_end(self) -> None:
-        self.on_batch_end()
+        for pruner in self.pruners:
+            pruner.on_epoch_end()
 
     @property
     def too_early(self) -> str:
         """What is wrong where the training ended before the zeros had reached their target."""
+        plans = [each.spec.schedule for each in self.pruners if each.spec.kind != "pattern_lock"]
         if self.epoch is None:
-            return ""
-        plans = [pruner.spec.schedule for pruner in self.pruners]
-        late = [plan for plan in plans if plan.at(self.epoch) < plan.target]
+            told = "on_epoch_begin(epoch) was never called: all zeros were set after the training"
+            return told if plans else ""
+        epoch = self.epoch
+        late = [plan for plan in plans if plan.at(epoch) < plan.target]
         if not late:
             return ""
         last = max(late, key=lambda plan: plan.end)
@@ -252,8 +343,9 @@ class Pruners:
         return [told for pruner in self.pruners for told in pruner.shortfalls()]
 
     def sparsity(self) -> Sparsity:
-        names = frozenset(name for pruner in self.pruners for name in pruner.names)
-        return count_zeros({name: self.store.read(name) for name in self.store.names()}, names)
+        names = dict.fromkeys(name for pruner in self.pruners for name in pruner.names)
+        known = dict.fromkeys([*self.store.names(), *names])
+        return count_zeros({name: self.store.read(name) for name in known}, frozenset(names))
 
 
 def _check_apart(pruners: Sequence[Pruner]) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sized
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from lpot.core.loader import length_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,7 @@ def learning_rate_factor(
         return None
     first = section.get("start_epoch", 0)
     epochs = section["end_epoch"] - first
-    size = len(loader) if isinstance(loader, Sized) else None
-    limit = section.get("iteration")
-    known = [count for count in (size, limit) if count]
+    known = [count for count in (length_of(loader), section.get("iteration")) if count]
     batches = min(known) if known else None  # unknown: in steps of epochs
 
     def factor(epoch: int, batch: int) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.errors import ConfigError, TrainingError, did_you_mean
 from lpot.core.framework import FRAMEWORKS, family
 
 Options = Mapping[str, Any]
@@ -90,6 +91,19 @@ class Trainers:
                 f"{self.what} {name!r} gave {made!r}, expected a class and a dict of its arguments"
             )
         return made[0], dict(made[1])
+
+
+def check_loss(loss: float, epoch: int, batch: int) -> None:
+    """
+    >>> check_loss(float("nan"), 0, 3)
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.TrainingError: the loss became nan in batch 3 of epoch 0: lower learning_rate
+    """
+    if not math.isfinite(loss):
+        raise TrainingError(
+            f"the loss became {loss} in batch {batch} of epoch {epoch}: lower learning_rate"
+        )
 
 
 OPTIMIZERS, CRITERIONS = Trainers("optimizer"), Trainers("criterion")

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.backends import detect, get_backend
+from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
+from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Teaches
 from lpot.core.compress.pruners import Pruners
 from lpot.core.compress.sparsity import Sparsity
@@ -53,21 +55,24 @@ class Distiller(Hooked):
     ) -> Model:
         if student is None or (teacher is None and loop is None):
             raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+        for told in unavailable(self.config):
+            self.listener.note(told)
         native = as_native(student)
         backend = get_backend(self.config.model.framework or detect(native))
+        who = "the training" if loop is None else "train_func"
         if loop is None:
             loop = self._loop_of_yaml(backend, as_native(teacher), train)
         self._zeros = zeros_of(backend, native)
         with heard_by(self.listener):
             self.listener.phase("distilling")
-            raised = guarded(lambda: loop(native))
+            found = guarded(lambda: loop(native))
         if self._zeros is not None:
             self._zeros.on_epoch_end()  # for loops that call no hooks
             self.sparsity = self._zeros.sparsity()
-        if isinstance(raised, LpotError):
-            raise raised
-        if isinstance(raised, Exception):
-            raise TrainingError(f"train_func raised {type(raised).__name__}: {raised}") from raised
+        if isinstance(found, LpotError):
+            raise found
+        if isinstance(found, Exception):
+            raise TrainingError(f"{who} raised {blame(found)}") from found
         made: Model = backend.load(native)
         request = Request(
             self.config, native, None, eval_func, as_loader(eval_loader), None, metric, postprocess

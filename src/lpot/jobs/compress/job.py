@@ -16,6 +16,7 @@ from lpot.core.calibration import owned
 from lpot.core.card import read_card
 from lpot.core.compress.prunable import Prunable
 from lpot.core.compress.samples import first
+from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
@@ -66,10 +67,10 @@ class Levels:
         job = self.job
         train = None if job.config.pruning is None else job.config.pruning.train
         if job.request.train is not None:
-            return job.request.train  # type: ignore[no-any-return]
+            return TrainingData(job.request.train)
         if train is not None and train.dataloader is not None:
             path = "pruning.train.dataloader"
-            return yaml_loader(job.config, train.dataloader, path)  # type: ignore[no-any-return]
+            return TrainingData(yaml_loader(job.config, train.dataloader, path), path)
         assert job.calibration is not None  # the plan was checked
         job.add_note(
             "warning: no training data was given: the pruned model is trained on the calibration "
@@ -133,7 +134,7 @@ class Levels:
             self._tell(word, words, variant)
         else:
             plan = self._planned(ratio)
-            if not plan.cuts:
+            if plan.gain <= 0:
                 self.job.add_note(
                     f"{word}: nothing that can be cut saves time; this level is skipped"
                 )

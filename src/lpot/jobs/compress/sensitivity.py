@@ -151,7 +151,8 @@ def _refitted(bench: Workbench, parts: Parts, left: Left) -> Model:
 
 def _kept(parts: Parts, group: Group, share: float) -> Kept:
     multiple = MULTIPLE if group.block == 1 else 1
-    return {group.name: strongest(parts.importance[group.name], share, multiple)}
+    found = strongest(parts.importance[group.name], share, multiple, group.spans)
+    return {group.name: found}
 
 
 def _mean_distance(

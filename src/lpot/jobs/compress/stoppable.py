@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from lpot.core.errors import LpotError
 from lpot.core.limits import Watch
+from lpot.core.loader import length_of
 
 
 class Stopped(LpotError):
@@ -38,5 +39,5 @@ class Stoppable:
             yield raw
 
     def __len__(self) -> int:
-        loader = self._loader
-        return len(loader) if isinstance(loader, Sized) else sum(1 for _ in loader)
+        found = length_of(self._loader)
+        return sum(1 for _ in self._loader) if found is None else found

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend
+from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.config.schema import Config
 from lpot.config.schema_pruning import Pruner as PrunerSection
 from lpot.config.schema_pruning import Pruning, WeightCompression
+from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Sparsifiable
 from lpot.core.compress.pruners import Pruners, PrunerSpec
 from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
+from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import ConfigError, LpotError, TrainingError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal
@@ -74,9 +78,16 @@ class WeightPruning:
                 "pruning",
                 self.config.where("pruning"),
             )
+        if self.loop is not None and not callable(self.loop):
+            raise ConfigError(
+                f"given a {type(self.loop).__name__}, expected a function of the model that trains "
+                "it and calls the hooks",
+                "pruning_func",
+            )
         self.goal = goal_of(self.config)
         self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
-        self.notes: list[str] = [
+        self.notes: list[str] = unavailable(self.config)
+        self.notes += [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
             "effect: weights are ranked by size, with gradient_sensitivity by weight times gradient"
             for pruner in self.pruners.pruners
@@ -125,15 +136,18 @@ class WeightPruning:
             return self._result()
 
     def _train(self, loop: Callable[[Any], Any]) -> None:
-        raised = guarded(lambda: loop(self.native))
-        if isinstance(raised, LpotError):
-            raise raised
-        if isinstance(raised, Exception):
-            said = f"pruning_func raised {type(raised).__name__}: {raised}"
-            raise TrainingError(said) from raised
-        if self.pruners.epoch is None:
+        try:
+            found = guarded(lambda: loop(self.native))
+        finally:
+            self.pruners.store.release()
+        if isinstance(found, LpotError):
+            raise found
+        if isinstance(found, Exception):
+            who = "the training" if self.loop is None else "pruning_func"
+            raise TrainingError(f"{who} raised {blame(found)}") from found
+        if not self.pruners.called:
             raise TrainingError(
-                "pruning_func ended without calling on_epoch_begin(epoch): call the hooks "
+                "pruning_func ended without calling on_epoch_begin or any other hook: call "
                 "on_epoch_begin, on_batch_end and on_epoch_end of this object in your loop"
             )
 
@@ -235,10 +249,11 @@ def training_data(config: Config, section: Any, given: Any, path: str, backend: 
         )
     check_trainers(config, section, path, backend)
     if given is not None:
-        return given
+        return TrainingData(given)
     if section.dataloader is None:
         raise ConfigError("no dataloader, and no train_dataloader was given", path, where)
-    return yaml_loader(config, section.dataloader, f"{path}.dataloader")
+    loader = yaml_loader(config, section.dataloader, f"{path}.dataloader")
+    return TrainingData(loader, f"{path}.dataloader")
 
 
 def specs(config: Config) -> tuple[PrunerSpec, ...]:
@@ -329,6 +344,6 @@ def _spec(section: WeightCompression, one: PrunerSection, where: str) -> PrunerS
         value("target_sparsity"),
         value("start_epoch"),
         value("end_epoch"),
-        one.update_frequency,
+        math.ceil(one.update_frequency or section.frequency),
     )
     return PrunerSpec(one.prune_type, schedule, tuple(one.names), dict(one.parameters), where)

@@ -8,6 +8,7 @@ from typing import Any
 from lpot.config.rules import trains
 from lpot.config.schema import Config
 from lpot.core.backend import Backend, Trainable
+from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import ConfigError
 from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.request import Request
@@ -65,7 +66,8 @@ def _from_section(config: Config, backend: Trainable) -> Loop:
             SECTION,
         )
     check_trainers(config, section, SECTION, backend)
-    loader = yaml_loader(config, section.dataloader, f"{SECTION}.dataloader")
+    place = f"{SECTION}.dataloader"
+    loader = TrainingData(yaml_loader(config, section.dataloader, place), place)
     return backend.training_loop(plain(section), loader)
 
 

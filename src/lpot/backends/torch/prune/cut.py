@@ -233,6 +233,8 @@ def _resize(part: Any) -> None:
     """The sizes that torch's own modules keep beside their weights."""
     if isinstance(part, nn.Linear):
         part.out_features, part.in_features = part.weight.shape
+    elif isinstance(part, nn.modules.conv._ConvTransposeNd):
+        part.in_channels, part.out_channels = part.weight.shape[:2]
     elif isinstance(part, nn.modules.conv._ConvNd):
         outputs, each = part.weight.shape[:2]
         if part.groups > 1:
@@ -249,7 +251,10 @@ def _tell_heads(root: nn.Module, group: Group, left: int) -> None:
     for path in {slot.place.tensor.rpartition(".")[0].rpartition(".")[0] for slot in group.slots}:
         part = root.get_submodule(path)
         for key, value in list(vars(part).items()):
-            if type(value) is not int or "head" not in key or value == group.block:
+            if type(value) is not int or "head" not in key:
+                continue
+            # As many heads as each is wide: only the name can tell which of the two it is.
+            if value == group.block and any(word in key for word in ("dim", "size", "width")):
                 continue
             if value == group.units:
                 setattr(part, key, left)

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from lpot.backends.torch.abilities import has_bf16
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.kinds import find
 from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.muon import Muon
+from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import DataError, TrainingError
@@ -56,6 +56,7 @@ def _distill(
         for each in optimizers
     ]
     names = watched_layers(student, teacher)
+    precision = TrainingPrecision(student, teacher)
     with Watched(student, names) as small, Watched(teacher, names) as large:
         for epoch in tracked(range(settings.epochs)):
             mixes = settings.mixup and epoch < 0.85 * settings.epochs
@@ -63,7 +64,7 @@ def _distill(
                 batch = split(raw, None)
                 inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
                 labels = batch.labels if inputs is batch.inputs else None
-                loss = _loss(student, teacher, inputs, labels, small, large, settings)
+                loss = _loss(student, teacher, inputs, labels, small, large, settings, precision)
                 _step(student, optimizers, loss)
                 for pace in paces:
                     pace.step()
@@ -156,10 +157,10 @@ def _loss(
     small: Watched,
     large: Watched,
     settings: Distill,
+    precision: TrainingPrecision,
 ) -> torch.Tensor:
     positional, named = arguments(student, inputs)
-    # Where the CPU multiplies bfloat16, training in it takes about half the time.
-    with torch.autocast("cpu", torch.bfloat16, enabled=has_bf16()):
+    with precision(inputs):
         with torch.no_grad():
             wanted = [_wide(item) for item in tensors(teacher(*positional, **named))]
         given = [_wide(item) for item in tensors(student(*positional, **named))]

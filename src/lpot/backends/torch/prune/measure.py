@@ -14,9 +14,9 @@ from torch.utils._pytree import tree_leaves
 
 from lpot.backends.torch.data import arguments, tensors
 from lpot.backends.torch.kinds import find
-from lpot.backends.torch.prune.cut import is_exact
+from lpot.backends.torch.prune.cut import is_exact, skipped
 from lpot.backends.torch.prune.record import find_groups, one_sample
-from lpot.backends.torch.run import call
+from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group
 from lpot.core.progress import tracked
@@ -54,12 +54,24 @@ def find_blocks(root: nn.Module, inputs: Inputs) -> dict[str, bool]:
         for name, found in seen.items()
         if len(found) == 1 and found[0] is not None and name not in readers.branches
     }
-    # The innermost alone: what holds several blocks is no block.
+    # What holds several blocks is no block.
     return {
         name: wraps
         for name, wraps in fits.items()
         if not any(other.startswith(f"{name}.") for other in fits)
+        and _runs_without(root, name, wraps, inputs)
     }
+
+
+def _runs_without(root: nn.Module, name: str, wraps: bool, inputs: Inputs) -> bool:
+    """Code around a block may count on what is in it."""
+    one = one_sample(inputs)
+    try:
+        found = list(tensors(call(skipped(root, [name], {name: wraps}), one)))
+    except CALL_ERRORS:
+        return False
+    truth = list(tensors(call(root, one)))
+    return [tensor.shape for tensor in found] == [tensor.shape for tensor in truth]
 
 
 class _Readers(TorchDispatchMode):  # type: ignore[misc]

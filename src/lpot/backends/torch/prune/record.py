@@ -7,6 +7,8 @@ channels that it touches.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -48,13 +50,24 @@ def find_groups(module: nn.Module, inputs: Inputs) -> list[Group]:
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     names = {id(tensor): name for name, tensor in own.items()}
     flow = Flow(names, {name: tuple(tensor.shape) for name, tensor in own.items()})
-    with torch.no_grad(), _Recorder(flow):
+    with torch.no_grad(), _layers_one_by_one(), _Recorder(flow):
         output = module(*positional, **named)
     flow.fix(leaf for leaf in tree_leaves(output) if isinstance(leaf, torch.Tensor))
     found = [
         group_of(stream, flow.places, flow.widths, flow.blocks) for stream in flow.ties.streams()
     ]
     return sorted((group for group in found if group is not None), key=lambda group: group.name)
+
+
+@contextmanager
+def _layers_one_by_one() -> Iterator[None]:
+    """torch's encoder layers are one op in eval mode, in which no channels are seen."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def one_sample(inputs: Inputs) -> Inputs:

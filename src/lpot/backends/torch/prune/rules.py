@@ -33,22 +33,48 @@ def _picture(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
     return lane is None or (lane.axis == 1 and args[0].dim() > 2 and _same(flow, args, kwargs, out))
 
 
+def _pad(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
+    """Of a picture's edges, not of its channels."""
+    lane = flow.lane(args[0])
+    return lane is None or (
+        lane.axis < args[0].dim() - len(args[1]) // 2 and _same(flow, args, kwargs, out)
+    )
+
+
+def _masked_fill(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
+    """Attention's masks, which are the same for all heads."""
+    lane = flow.lane(args[0])
+    plain = lane is None or _broadcasts(args[1], lane.axis, out.dim())
+    return plain and flow.lane(args[1]) is None and _same(flow, args, kwargs, out)
+
+
+def _where(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
+    """The condition may be anything that is the same for all channels."""
+    lanes = [_lane_in(flow, side, out.dim()) for side in args]
+    if not any(lanes):
+        return True
+    axis = next(lane.axis for lane in lanes if lane is not None)
+    plain = lanes[0] is None and _broadcasts(args[0], axis, out.dim())
+    return plain and len(args) == 3 and _binary(flow, args[1:], kwargs, out)
+
+
 def _convolution(flow: Flow, args: Any, kwargs: Any, out: Any) -> bool:
     value, weight, bias = args[0], args[1], args[2]
     transposed, groups = args[6], args[8]
     known = flow.param(weight)
-    if known is None or transposed:
+    if known is None or (transposed and groups > 1):
         return False
     name, lane = known[0], flow.lane(value)
     if lane is not None and (lane.axis != 1 or lane.step > 1 or lane.inner > 1):
         return False
-    made, each = weight.shape[0], weight.shape[1]
     if groups > 1:
         return _grouped(flow, args, out, name)
+    to, source = (1, 0) if transposed else (0, 1)
+    made = weight.shape[to]
     if lane is not None:
-        flow.place("reader", name, 1, each, value)
+        flow.place("reader", name, source, weight.shape[source], value)
     flow.know(out, Lane(1, made))
-    flow.place("maker", name, 0, made, out)
+    flow.place("maker", name, to, made, out)
     _add(flow, bias, out, made)
     return True
 
@@ -276,7 +302,13 @@ _NAMES: dict[Rule, str] = {
         _to_copy contiguous dropout dropout_ native_dropout lift_fresh expand""",
     _picture: """max_pool2d_with_indices max_pool2d avg_pool2d _adaptive_avg_pool2d
         adaptive_avg_pool2d adaptive_max_pool2d max_pool1d avg_pool1d upsample_nearest2d
-        upsample_bilinear2d mkldnn_max_pool2d""",
+        upsample_bilinear2d upsample_bicubic2d mkldnn_max_pool2d max_pool3d_with_indices avg_pool3d
+        _adaptive_avg_pool3d upsample_nearest1d upsample_linear1d upsample_nearest3d
+        upsample_trilinear3d""",
+    _pad: """constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d
+        replication_pad2d""",
+    _masked_fill: "masked_fill masked_fill_",
+    _where: "where",
     _binary: "add add_ sub sub_ mul mul_ div div_ maximum minimum",
     _view: "view _unsafe_view reshape _reshape_alias squeeze flatten",
     _turn: "t transpose permute numpy_T",

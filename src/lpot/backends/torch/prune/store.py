@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -10,27 +11,44 @@ from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
 
-_LAYERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.RNNCellBase)
+_LAYERS = (
+    nn.Linear,
+    nn.Bilinear,
+    nn.modules.conv._ConvNd,
+    nn.RNNBase,
+    nn.RNNCellBase,
+    nn.MultiheadAttention,
+)
+_BIASES = ("bias_k", "bias_v")  # of attention: they have an axis more than they need
 
 
 class ModuleWeights:
     """Reads and masks parameters in place."""
 
-    has_gradients = True
-
     def __init__(self, root: nn.Module) -> None:
         self.root = root
         self._own = dict(root.named_parameters())
         owners = {name: root.get_submodule(name.rpartition(".")[0]) for name in self._own}
+        self._seen: dict[str, torch.Tensor] = {}
+        self._hooks: list[Any] = []
         self._names = [
             name
             for name, tensor in self._own.items()
             if tensor.dim() > 1
             and (isinstance(owners[name], _LAYERS) or is_hf_conv1d(owners[name]))
+            and not _is_bias(name)
         ]
 
     def names(self) -> list[str]:
         return self._names
+
+    def further(self) -> dict[str, str]:
+        first = {id(tensor): name for name, tensor in self._own.items()}
+        return {
+            name: first[id(tensor)]
+            for name, tensor in self.root.named_parameters(remove_duplicate=False)
+            if tensor.dim() > 1 and name not in self._names and not _is_bias(name)
+        }
 
     def others(self) -> list[str]:
         modules = [name for name, _ in self.root.named_modules() if name]
@@ -45,8 +63,26 @@ class ModuleWeights:
         with torch.no_grad():
             tensor.mul_(torch.from_numpy(keep).to(tensor.device, tensor.dtype))
 
+    def watch(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._hooks.append(
+                self._own[name].register_post_accumulate_grad_hook(self._keeping(name))
+            )
+
+    def _keeping(self, name: str) -> Callable[[torch.Tensor], None]:
+        def keep(tensor: torch.Tensor) -> None:
+            self._seen[name] = tensor.grad.detach().clone()
+
+        return keep
+
+    def release(self) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks.clear()
+
     def gradient(self, name: str) -> np.ndarray | None:
         grad = self._own[name].grad
+        grad = self._seen.get(name) if grad is None else grad
         return None if grad is None else grad.detach().float().cpu().numpy()
 
     def pull(self, name: str, amount: np.ndarray) -> None:
@@ -59,3 +95,7 @@ class ModuleWeights:
 
     def restore(self, snapshot: Any) -> None:
         self.root.load_state_dict(snapshot)
+
+
+def _is_bias(name: str) -> bool:
+    return name.rpartition(".")[2] in _BIASES

@@ -1,0 +1,60 @@
+"""What a training reads in every epoch: a loader that can't be read again is told, not ignored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from lpot.core.errors import DataError
+from lpot.core.loader import ONE_SHOT, is_loader, length_of, takes_nothing
+
+EXPECTED = "expected something to iterate over that yields (inputs, labels), in every epoch anew"
+
+
+class TrainingData:
+    """Batches from the beginning each time it is iterated over.
+
+    A function that makes loaders is called for each epoch, and one with `reset()` is reset.
+
+    >>> data = TrainingData(lambda: iter([1, 2]))
+    >>> list(data), list(data)
+    ([1, 2], [1, 2])
+    >>> list(TrainingData([]))
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.DataError: train_dataloader yields no batches
+    """
+
+    def __init__(self, given: Any, name: str = "train_dataloader") -> None:
+        if isinstance(given, ONE_SHOT):
+            raise DataError(
+                f"{name} is a {type(given).__name__}, which can be read only once: give a list, a "
+                "DataLoader, or a function that makes a new one for each epoch"
+            )
+        usable = is_loader(given) or callable(given)
+        if not usable or isinstance(given, str | bytes | Mapping):
+            raise DataError(f"{name} is a {type(given).__name__}: {EXPECTED}")
+        self._given, self._name = given, name
+        self._gave = False
+
+    def __iter__(self) -> Iterator[Any]:
+        given = self._given
+        source = given if is_loader(given) and not isinstance(given, type) else given()
+        reset = getattr(source, "reset", None)
+        if callable(reset) and takes_nothing(reset):
+            reset()
+        size = length_of(source)
+        listed = not isinstance(source, Iterable) and size is not None
+        empty = True
+        for raw in map(source.__getitem__, range(size or 0)) if listed else source:
+            empty, self._gave = False, True
+            yield raw
+        if empty:
+            again = " when it was read again: let __iter__ start from the beginning"
+            raise DataError(f"{self._name} yields no batches{again if self._gave else ''}")
+
+    def __len__(self) -> int:
+        found = length_of(self._given)
+        if found is None:
+            raise TypeError(f"{self._name} does not tell its length")
+        return found
