@@ -11,6 +11,7 @@ from lpot.config.schema import Config
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.workspace import default_folder
+from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.evaluation import plain
@@ -50,9 +51,12 @@ def prepared(request: Request) -> Request:
         (request.eval_loader, section.evaluation_text, "evaluation_text"),
         (request.held_out, None, "held_out"),
     )
+    given = ((_given(*text), text[2]) for text in texts)
+    if is_decoder(request.model):
+        given = ((joined(source), key) for source, key in given)
     calib, held, unseen = (
-        windows_of(_given(*text), section.prompt_length, folder, f"the {text[2].replace('_', ' ')}")
-        for text in texts
+        windows_of(source, section.prompt_length, folder, f"the {key.replace('_', ' ')}")
+        for source, key in given
     )
     found = replace(request, config=config, model=model)
     if calib is not None:

@@ -96,8 +96,8 @@ def export_decoder(source: Any, folder: Path) -> Path:
     if tensors.unread:
         raise UnsupportedModel(
             f"{_told(source)}: it has the weight {tensors.unread[0]!r}, for which a decoder of "
-            f"type {shape.family!r} has no place: is it a classifier or a variant? Export it to ONNX "
-            "yourself and give that file"
+            f"type {shape.family!r} has no place: is it a classifier or a variant? Export it to "
+            "ONNX yourself and give that file"
         )
     try:
         with drafting(folder / MODEL) as draft:
@@ -230,5 +230,18 @@ def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, An
     return {"model": model, "search": search}
 
 
-# Types that genai treats as decoders of one file; for others any of these will do.
-GENAI_TYPES = ("llama", "mistral", "qwen2", "qwen3", "phi", "phi3", "gemma", "gemma2", "gpt2")
+# Types that genai treats as decoders of one file with keys and values apart, which "gpt2" is not;
+# for others any of these will do.
+GENAI_TYPES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi",
+    "phi3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "smollm3",
+)
