@@ -123,6 +123,21 @@ def test_an_object_is_tuned_with_arrays_of_tokens_and_any_evaluate(tmp_path: Pat
     assert result.met and len(seen) >= 2 and result.accuracy == 0.9
 
 
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metric": "perplexity"},
+        {"goal": lpot.Goal(absolute=50.0)},
+        {"config": {**SETTINGS, "evaluation": {"accuracy": {"metric": {"perplexity": {}}}}}},
+    ],
+)
+def test_lower_perplexity_is_better_however_it_is_asked_for(more: Any, tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(3, 97, (4, 32))
+    result = tuned(tiny("GPT2"), tmp_path, calib=ids, **more)
+    assert result.met and result.goal.higher_is_better is False
+    assert not [note for note in result.notes if "is better" in note]
+
+
 def test_an_encoder_is_served_on_its_products(tmp_path: Path) -> None:
     batches = [{"ids": np.random.default_rng(at).integers(0, 1200, (1, 32))} for at in range(4)]
     result = tuned(small_net(), tmp_path, calib=batches, evaluate=lambda model: 1.0)
