@@ -34,3 +34,10 @@ def test_a_nest_is_read_in_its_order(raw: Any, labels: Any) -> None:
 def test_what_does_not_come_to_the_inputs_is_refused(raw: Any) -> None:
     with pytest.raises(DataError, match=r"a, b_0, b_1|'a', 'b_0', 'b_1'"):
         split(raw, NAMES)
+
+
+def test_a_batch_that_names_both_inputs_leaves_nothing_open() -> None:
+    found = split(({"a": 1, "b": 2}, 5), ["a", "b"])
+    assert found.labels == 5 and not found.ambiguous
+    one = np.ones(1)
+    assert split(((one, one), one), ["a", "b"]).ambiguous

@@ -37,19 +37,38 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "OPT": {"ffn_dim": 96, "word_embed_proj_dim": 64},
     "GPTNeoX": {"rotary_pct": 0.5},
+    "Granite": {
+        "num_key_value_heads": 2,
+        "embedding_multiplier": 3.0,
+        "residual_multiplier": 0.3,
+        "attention_multiplier": 0.1,
+        "logits_scaling": 4.0,
+    },
+    "SmolLM3": {"num_key_value_heads": 2, "no_rope_layers": [0, 1]},
+    "StableLm": {"num_key_value_heads": 2, "use_qkv_bias": True},
+    "Starcoder2": {"num_key_value_heads": 2, "sliding_window": 8},
+    "Olmo2": {"num_key_value_heads": 2},
+    "Gemma3": {
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "sliding_window": 8,
+        "layer_types": ["sliding_attention", "full_attention"],
+    },
     "GPT2": {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_positions": 128},
 }
 
 
-def tiny(family: str) -> Any:
+def tiny(family: str, **changes: Any) -> Any:
     import torch
     import transformers
 
     torch.manual_seed(3)
-    settings = {**SMALL, **FAMILIES[family]}
+    settings = {**SMALL, **FAMILIES[family], **changes}
     if family == "GPT2":
-        settings = {**FAMILIES[family], "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2}
-    config = getattr(transformers, f"{family}Config")(**settings)
+        tokens = {"vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2}
+        settings = {**FAMILIES[family], **tokens, **changes}
+    word = "Gemma3Text" if family == "Gemma3" else family
+    config = getattr(transformers, f"{word}Config")(**settings)
     config._attn_implementation = "eager"
     kind = "GPT2LMHeadModel" if family == "GPT2" else f"{family}ForCausalLM"
     model = getattr(transformers, kind)(config).eval()

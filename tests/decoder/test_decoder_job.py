@@ -26,6 +26,7 @@ SETTINGS = {
     "quantization": {"weight_only": {"prompt_length": 32}},
     "tuning": {"objective": "modelsize"},  # by time nothing is sure on ops this small
 }
+IDS = np.random.default_rng(0).integers(3, 97, (4, 32))
 WORDS = [f"w{at}" for at in range(94)]
 
 
@@ -69,6 +70,27 @@ def test_a_folder_and_a_text_are_enough(tmp_path: Path, monkeypatch: pytest.Monk
     again = tuned(source, tmp_path / "run")
     assert all(trial.recalled for trial in again.trials)
     assert (again.recipe, again.best.score) == (result.recipe, result.best.score)
+
+
+def test_a_model_with_its_data_apart_is_packaged_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of more than 2 GB has them."""
+    monkeypatch.setattr("lpot.backends.onnx.save.EMBED_LIMIT", 1000)
+    result = tuned(tiny("Llama"), tmp_path / "run", calib=IDS)
+    (tmp_path / "run" / "best_model.onnx").rename(tmp_path / "gone.onnx")
+    again = lpot.load(tmp_path / "run" / "decoder" / "model.onnx")
+    assert generate(again, IDS[0, :9], 6) == generate(result.model, IDS[0, :9], 6)
+    assert any(note.endswith("decoder: the model with genai_config.json") for note in result.notes)
+
+
+def test_what_is_not_beside_an_onnx_decoder_is_not_promised(tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+
+    path = export_decoder(tiny("Llama"), tmp_path / "net")
+    (tmp_path / "net" / "genai_config.json").unlink()
+    result = tuned(path, tmp_path / "run", calib=IDS)
+    assert any(note.endswith("decoder: the model") for note in result.notes)
 
 
 def test_the_command_shows_both_texts_and_where_they_part(tmp_path: Path) -> None:
@@ -121,6 +143,21 @@ def test_an_object_is_tuned_with_arrays_of_tokens_and_any_evaluate(tmp_path: Pat
 
     result = tuned(tiny("GPT2"), tmp_path, calib=ids, evaluate=evaluate, goal=0.01)
     assert result.met and len(seen) >= 2 and result.accuracy == 0.9
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"metric": "perplexity"},
+        {"goal": lpot.Goal(absolute=50.0)},
+        {"config": {**SETTINGS, "evaluation": {"accuracy": {"metric": {"perplexity": {}}}}}},
+    ],
+)
+def test_lower_perplexity_is_better_however_it_is_asked_for(more: Any, tmp_path: Path) -> None:
+    ids = np.random.default_rng(0).integers(3, 97, (4, 32))
+    result = tuned(tiny("GPT2"), tmp_path, calib=ids, **more)
+    assert result.met and result.goal.higher_is_better is False
+    assert not [note for note in result.notes if "is better" in note]
 
 
 def test_an_encoder_is_served_on_its_products(tmp_path: Path) -> None:

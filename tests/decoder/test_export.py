@@ -14,8 +14,8 @@ import pytest
 
 from decoder.nets import FAMILIES, SMALL, tiny
 from lpot.backends.onnx.decoder.export import export_decoder
+from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.shape import shape_of
 from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.load import load_graph
@@ -79,30 +79,8 @@ def test_folders_that_hold_no_decoder_are_told(tmp_path: Path) -> None:
         shape_of({"model_type": "bert"})
     with pytest.raises(UnsupportedModel, match="lacks 'num_attention_heads'"):
         shape_of({"model_type": "llama"})
-    with pytest.raises(UnsupportedModel, match="'yarn'"):
-        shape_of({"model_type": "llama", **SMALL, "rope_scaling": {"rope_type": "yarn"}})
-
-
-def test_rotary_positions_of_llama_3_are_scaled_as_transformers_does() -> None:
-    scaling = {
-        "rope_type": "llama3",
-        "rope_theta": 500.0,
-        "factor": 8.0,
-        "low_freq_factor": 1.0,
-        "high_freq_factor": 4.0,
-        "original_max_position_embeddings": 64,
-    }
-    FAMILIES["Llama"]["rope_parameters"] = scaling
-    try:
-        model = tiny("Llama")
-    finally:
-        del FAMILIES["Llama"]["rope_parameters"]
-    opened = exported(model)
-    ids = np.random.default_rng(0).integers(3, 97, (1, 50))
-    with torch.no_grad():
-        truth = model(torch.tensor(ids)).logits.numpy()
-    found = opened.run(None, feeds(opened, ids))[0]
-    np.testing.assert_allclose(found, truth, atol=2e-4 * np.abs(truth).max())
+    with pytest.raises(UnsupportedModel, match=r"'circle'.*use default, .*yarn"):
+        shape_of({"model_type": "llama", **SMALL, "rope_scaling": {"rope_type": "circle"}})
 
 
 def test_no_copy_of_all_weights_is_held(tmp_path: Path) -> None:

@@ -19,9 +19,10 @@ from lpot.backends import get_backend
 from lpot.backends.onnx.weight_only import WeightOnlyBackend
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.backend import ModelSpec
-from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
+from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.generate import generate, kept_in
 from lpot.jobs.decoder.tokens import feeds, windows_of
 
@@ -105,11 +106,82 @@ def test_tokens_that_the_model_can_not_read_are_told(
 
 
 @pytest.mark.parametrize(
-    "source, why", [("valid.txt", "looks like a file"), (Path("gone.txt"), "No such file")]
+    "source, why",
+    [
+        ("valid.txt", "looks like a file"),
+        ("texts/valid", "looks like a file"),
+        (str(Path(__file__).parent), "looks like a file, but there is none"),
+        (Path("gone.txt"), "No such file"),
+    ],
 )
 def test_a_file_that_is_not_there_is_told(source: Any, why: str) -> None:
     with pytest.raises(DataError, match=why):
         windows_of(source, 32, None, "the text")
+
+
+def test_a_long_text_without_a_space_is_no_file() -> None:
+    with pytest.raises(DataError, match="no tokenizer"):
+        windows_of("多" * 300 + "/3.5", 32, None, "the text")
+
+
+def test_loaders_of_tokens_and_texts_are_read_as_one() -> None:
+    rows = IDS.tolist()
+    equal: list[Any] = [
+        [{"input_ids": row, "attention_mask": [1] * 32, "labels": row} for row in rows],
+        [{"input_ids": torch.tensor(rows[:3])}, {"input_ids": torch.tensor(rows[3:])}],
+        [torch.tensor([row]) for row in rows],
+        torch.utils.data.DataLoader(torch.utils.data.TensorDataset(torch.tensor(rows)), 2),
+    ]
+    for source in equal:
+        assert np.array_equal(joined(source), IDS)
+    padded = [{"input_ids": [rows[0], rows[1]], "attention_mask": [[1] * 32, [1] * 3 + [0] * 29]}]
+    assert joined(padded).tolist() == rows[0] + rows[1][:3]
+    assert joined([{"text": "one"}, {"text": "two"}]) == ["one", "two"]
+    whole = [{"input_ids": rows, "past_key_values.0.key": np.zeros(3)}]
+    others = [whole, [{"pixels": np.zeros((1, 3))}], [np.zeros((1, 3))], [], 5, iter(rows), "text"]
+    assert all(joined(source) is source for source in others)
+
+
+def test_a_loader_of_batches_is_enough_for_a_decoder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Guard, "allows", lambda *_: True)
+    batches = [{"input_ids": torch.tensor(row[None])} for row in IDS]
+    options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
+    found = lpot.tune(tiny("Llama"), batches, approach="weight_only", config=SETTINGS, **options)
+    assert found.baseline is not None and found.baseline.samples == 2
+
+
+@pytest.mark.parametrize(
+    "section, why",
+    [
+        ({"bits": []}, r"bits: nothing is given, expected one or more, such as 4, 8"),
+        ({"scheme": ""}, r"scheme: nothing is given"),
+        ({"group_size": []}, r"group_size: nothing is given"),
+        ({"algorithm": None}, r"algorithm: nothing is given"),
+        ({"prompt_length": 1}, r"prompt_length: given 1, expected 2 or more"),
+    ],
+)
+def test_settings_that_leave_nothing_are_told(section: dict[str, Any], why: str) -> None:
+    settings = {"quantization": {"weight_only": section}}
+    with pytest.raises(ConfigError, match=why):
+        lpot.tune(tiny("Llama"), IDS, approach="weight_only", config=settings)
+
+
+def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
+    from decoder.test_decoder_job import folder_with_tokenizer, text
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    (tmp_path / "marked.txt").write_text(text(70), "utf-8-sig")
+    plain, marked = (windows_of(t, 32, source, "text") for t in (text(70), tmp_path / "marked.txt"))
+    assert plain is not None and marked is not None and np.array_equal(plain.ids, marked.ids)
+
+
+def test_genai_is_told_a_type_whose_keys_and_values_are_apart(tmp_path: Path) -> None:
+    for family, word in (("GPT2", "llama"), ("Gemma3", "gemma3_text"), ("OPT", "llama")):
+        export_decoder(tiny(family), tmp_path / family)
+        told = json.loads((tmp_path / family / "genai_config.json").read_text())
+        assert told["model"]["type"] == word
 
 
 def zeroed(model: Any) -> None:

@@ -10,6 +10,8 @@ from lpot.config.fields import Flag, Natural, Positive, Share, Text, split, wron
 from lpot.config.section import Section
 from lpot.core.weight_only.grid import BITS, GROUPS, PER_CHANNEL
 
+SHORTEST = 2  # tokens of a window
+
 
 def _check_widths(values: tuple[int, ...]) -> tuple[int, ...]:
     for value in values:
@@ -86,6 +88,20 @@ class WeightOnly(Section):
         default=None,
         description="File of text to measure on. Default: a part of the calibration text.",
     )
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> WeightOnly:
+        for key in ("bits", "group_size", "scheme", "algorithm"):
+            if not getattr(self, key):
+                default = ", ".join(map(str, type(self).model_fields[key].default))
+                raise wrong(f"nothing is given, expected one or more, such as {default}", key=key)
+        if self.prompt_length < SHORTEST:
+            raise wrong(
+                f"given {self.prompt_length}, expected 2 or more: a token to read and one to "
+                "predict",
+                key="prompt_length",
+            )
+        return self
 
     @model_validator(mode="after")
     def _share_is_one(self) -> WeightOnly:

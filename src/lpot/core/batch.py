@@ -144,9 +144,10 @@ def split(raw: Any, names: Sequence[str] | None) -> Batch:
     if len(items) == 2:
         first = _container(items[0], count)
         if first is not None:
-            unnamed = names and isinstance(first, Mapping) and not set(names) <= set(first)
-            nested = _nested(items, len(names)) if names and unnamed else None
-            return nested or Batch(first, items[1], ambiguous=count == 2)
+            by_name = isinstance(first, Mapping) and names is not None
+            named = by_name and set(names or ()) <= set(first)
+            nested = _nested(items, len(names)) if names and by_name and not named else None
+            return nested or Batch(first, items[1], ambiguous=count == 2 and not named)
     if count is None:
         return Batch(items[:-1], items[-1]) if len(items) > 1 else Batch(items)
     if len(items) == count + 1:

@@ -139,7 +139,8 @@ def _error(
 ) -> Floats:
     scale, zero = scales[..., None], zeros[..., None]
     off = (encode(groups, scale, zero, fmt) - zero) * scale - groups
-    np.square(off, out=off)
+    with np.errstate(over="ignore"):  # of weights beyond all measure: no range is better then
+        np.square(off, out=off)
     if energy is not None:
         off *= energy
     # As a product: sums over axes as short as a group are slow.

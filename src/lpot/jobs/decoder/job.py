@@ -26,6 +26,7 @@ from lpot.jobs.decoder.tokens import TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job
 
+GENAI = "genai_config.json"
 SHARES = (1.0, 0.5)  # of the best's error: what a second format may add, tried in turn
 
 
@@ -109,10 +110,10 @@ class DecoderJob(Job):
         source = folder_of(self.request.model)
         if source is not None:
             copy_beside(source, folder)
-        shutil.copyfile(result.path, folder / MODEL)
-        has_tokenizer = (folder / TOKENIZER).is_file()
-        beside = "its tokenizer and genai_config.json" if has_tokenizer else "genai_config.json"
-        self.add_note(f"{folder}: the model with {beside}")
+        _copy_model(result.path, folder / MODEL)
+        files = {TOKENIZER: "its tokenizer", GENAI: GENAI}
+        beside = [word for name, word in files.items() if (folder / name).is_file()]
+        self.add_note(f"{folder}: the model" + (f" with {' and '.join(beside)}" if beside else ""))
         if result.best is not None and result.met:
             self._add_second_format(result, result.best.recipe, folder / MODEL)
         if not self.request.measure_speed or result.interrupted or result.met is False:
@@ -155,3 +156,13 @@ class DecoderJob(Job):
             return False
         self.listener.phase("evaluating the formats for prompts")
         return self.goal.is_met(self.evaluator(model).accuracy, result.baseline.accuracy)
+
+
+def _copy_model(source: Path, target: Path) -> None:
+    """With the data that a model of more than 2 GB keeps in a file of its own."""
+    pieces = list(source.parent.glob(f"{source.name}*.data"))
+    names = source.read_bytes() if pieces else b""
+    for piece in pieces:
+        if piece.name.encode() in names:
+            shutil.copyfile(piece, target.parent / piece.name)
+    shutil.copyfile(source, target)

@@ -11,6 +11,7 @@ from lpot.config.schema import Config
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.core.workspace import default_folder
+from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.evaluation import plain
@@ -48,11 +49,14 @@ def prepared(request: Request) -> Request:
     texts = (
         (request.calib, section.calibration_text, "calibration_text"),
         (request.eval_loader, section.evaluation_text, "evaluation_text"),
-        (request.held_out, None, "held_out"),
+        (request.held_out, None, "held_out_text"),
     )
+    given = ((_given(*text), text[2]) for text in texts)
+    if is_decoder(request.model):
+        given = ((joined(source), key) for source, key in given)
     calib, held, unseen = (
-        windows_of(_given(*text), section.prompt_length, folder, f"the {text[2].replace('_', ' ')}")
-        for text in texts
+        windows_of(source, section.prompt_length, folder, f"the {key.replace('_', ' ')}")
+        for source, key in given
     )
     found = replace(request, config=config, model=model)
     if calib is not None:
@@ -92,22 +96,26 @@ def _scored(request: Request, calib: TokenWindows | None, held: TokenWindows | N
             f"of the calibration text that are not used for calibration"
         )
         request = replace(request, calib=calib, eval_loader=held)
-    if held is not None and _asks_last_word(request):
+    if held is not None and _asks(request, LAST_WORD):
         request = replace(request, eval_loader=held.asking_last_words())
         if isinstance(request.held_out, TokenWindows):
             request = replace(request, held_out=request.held_out.asking_last_words())
-    if held is None or named:
+    if held is not None and not named:
+        request = replace(request, metric=METRIC)
+    return _with_lower_better(request) if _asks(request, METRIC) else request
+
+
+def _with_lower_better(request: Request) -> Request:
+    """Of a perplexity, whatever the bar is given as: `lpot.Goal` says higher unless told."""
+    if not request.config.tuning.accuracy_criterion.higher_is_better:
         return request
     changes = {"tuning.accuracy_criterion.higher_is_better": False}
-    criterion = request.config.tuning.accuracy_criterion
-    if "higher_is_better" not in criterion.model_fields_set:
-        request = replace(request, config=change_config(request.config, changes))
-    return replace(request, metric=METRIC)
+    return replace(request, config=change_config(request.config, changes))
 
 
-def _asks_last_word(request: Request) -> bool:
+def _asks(request: Request, metric: str) -> bool:
     section = request.config.evaluation.accuracy.metric
-    return request.metric == LAST_WORD or (section is not None and LAST_WORD in plain(section))
+    return request.metric == metric or (section is not None and metric in plain(section))
 
 
 def folder_of(model: Any) -> Path | None:

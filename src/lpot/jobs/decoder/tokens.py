@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ FEWEST = 2  # tokens of a window: one to read and one to predict
 IGNORED = -100  # a label that no metric asks for
 IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 TOKENIZER = "tokenizer.json"
+LONGEST_PLACE = 256  # letters of a path
 
 
 class TokenWindows:
@@ -117,8 +119,11 @@ def windows_of(source: Any, length: int, folder: Path | None, what: str) -> Toke
     if isinstance(source, Path) or (isinstance(source, str) and _is_file(source)):
         return cut(*tokens_of(_read(Path(source)), folder), length, what)
     if isinstance(source, str):
-        if not source.split()[1:] and Path(source).suffix:
-            raise DataError(f"{what}: {source!r} looks like a file, but does not exist")
+        if _is_place(source):
+            raise DataError(
+                f"{what}: {source!r} looks like a file, but there is none: give a file of text, or "
+                "the text itself"
+            )
         return cut(*tokens_of(source, folder), length, what)
     if isinstance(source, list | tuple) and source and all(isinstance(s, str) for s in source):
         return cut(*tokens_of("\n\n".join(source), folder), length, what)
@@ -199,6 +204,12 @@ def _is_numbers(source: Any) -> bool:
     )
 
 
+def _is_place(text: str) -> bool:
+    """Is it meant as a file? Some languages write long texts without a space."""
+    is_short = len(text) < LONGEST_PLACE and not text.split()[1:]
+    return is_short and bool(Path(text).suffix or os.sep in text)
+
+
 def _is_file(text: str) -> bool:
     try:
         return "\n" not in text and Path(text).is_file()
@@ -208,8 +219,10 @@ def _is_file(text: str) -> bool:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text("utf-8")
+        return path.read_text("utf-8-sig")
     except OSError as error:
         raise DataError(f"{path}: can't be read ({error.strerror})") from error
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: can't be read as text ({error})") from error
+        raise DataError(
+            f"{path}: can't be read as text ({error}): give a file of plain text in UTF-8"
+        ) from error

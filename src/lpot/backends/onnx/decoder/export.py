@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.shape import DecoderShape, shape_of
-from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
+from lpot.backends.onnx.decoder.shape import DecoderShape
+from lpot.backends.onnx.decoder.tensors import FolderTensors, NotedTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.save import write
 from lpot.core.draft import write_bytes, write_text
@@ -21,7 +22,7 @@ from lpot.core.publish import drafting
 # What a config raises that names sizes other than those of the tensors.
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
 MODEL, STAMP = "model.onnx", "source.json"
-VERSION = 3  # of the graphs written here: a newer one is written again
+VERSION = 4  # of the graphs written here: a newer one is written again
 MERGE = (
     "merge it into its base model (PEFT's `merge_and_unload()`) and save that with "
     "`save_pretrained(folder)`"
@@ -82,16 +83,22 @@ def export_decoder(source: Any, folder: Path) -> Path:
     stamp = _stamp(source)
     if stamp and (folder / MODEL).is_file() and _read(folder / STAMP) == stamp:
         return folder / MODEL  # an earlier run has written it
-    config, tensors = _parts(source)
-    shape = shape_of(config)
+    config, stored = _parts(source)
+    shape, tensors = shape_of(config), NotedTensors(stored)
     (folder / STAMP).unlink(missing_ok=True)
     try:
         graph = write_decoder(Weights(shape, tensors))
     except DAMAGE as error:
         raise UnsupportedModel(
-            f"{source}: its config.json and its weights do not match "
+            f"{_told(source)}: its config.json and its weights do not match "
             f"({type(error).__name__}: {error})"
         ) from error
+    if tensors.unread:
+        raise UnsupportedModel(
+            f"{_told(source)}: it has the weight {tensors.unread[0]!r}, for which a decoder of "
+            f"type {shape.family!r} has no place: is it a classifier or a variant? Export it to "
+            "ONNX yourself and give that file"
+        )
     try:
         with drafting(folder / MODEL) as draft:
             # Never into a file that is there: another run may have it mapped into its memory.
@@ -146,12 +153,16 @@ def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
 def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
     found = _object_parts(source) if not isinstance(source, str | Path) else _folder_parts(source)
     config, tensors = found
-    what = type(source).__name__ if not isinstance(source, str | Path) else str(source)
+    what = _told(source)
     if config.get("quantization_config"):
         raise UnsupportedModel(f"{what}: the model is already quantized; give the FP32 one")
     if adapter := next((name for name in tensors if ".lora_" in name), None):
         raise UnsupportedModel(f"{what}: it has an adapter ({adapter}) beside its weights; {MERGE}")
     return config, tensors
+
+
+def _told(source: Any) -> str:
+    return str(source) if isinstance(source, str | Path) else type(source).__name__
 
 
 def _object_parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
@@ -177,7 +188,7 @@ def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, An
     decoder = {
         "session_options": {"provider_options": []},
         "filename": MODEL,
-        "head_size": shape.head_dim,
+        "head_size": shape.stored_head,
         "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads,
         "num_hidden_layers": shape.layers,
@@ -219,5 +230,18 @@ def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, An
     return {"model": model, "search": search}
 
 
-# Types that genai treats as decoders of one file; for others any of these will do.
-GENAI_TYPES = ("llama", "mistral", "qwen2", "qwen3", "phi", "phi3", "gemma", "gemma2", "gpt2")
+# Types that genai treats as decoders of one file with keys and values apart, which "gpt2" is not;
+# for others any of these will do.
+GENAI_TYPES = (
+    "llama",
+    "mistral",
+    "qwen2",
+    "qwen3",
+    "phi",
+    "phi3",
+    "gemma",
+    "gemma2",
+    "gemma3_text",
+    "granite",
+    "smollm3",
+)

@@ -18,8 +18,9 @@ import numpy as np
 from onnx import NodeProto
 
 from lpot.backends.onnx.decoder.export import copy_beside
+from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.shape import DecoderShape, shape_of
+from lpot.backends.onnx.decoder.shape import DecoderShape
 from lpot.backends.onnx.decoder.tensors import FolderTensors
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
@@ -52,6 +53,11 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
         raise UnsupportedModel(
             f"decoders of type {weights.shape.family!r} keep several products in one weight, "
             "which the GPTQ format does not support: use the ONNX model"
+        )
+    if weights.shape.head_dim != weights.shape.stored_head:
+        raise UnsupportedModel(
+            f"heads of {weights.shape.head_dim} are filled up in the ONNX model, which the GPTQ "
+            "format has no place for: use the ONNX model"
         )
     graph, _ = load_graph(model)
     products = list(_products(graph, weights))

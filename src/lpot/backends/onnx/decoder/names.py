@@ -53,6 +53,8 @@ _OPT = {
     "layer": "model.decoder.layers.{}.",
     "embedding": "model.decoder.embed_tokens",
     "positions": "model.decoder.embed_positions",
+    "project_in": "model.decoder.project_in",
+    "project_out": "model.decoder.project_out",
     "final_norm": "model.decoder.final_layer_norm",
     "head": "lm_head",
     "norm1": "self_attn_layer_norm",
@@ -75,6 +77,12 @@ _NEOX = {
     "up": "mlp.dense_h_to_4h",
     "down": "mlp.dense_4h_to_h",
 }
+_STARCODER2 = {**_LLAMA, "up": "mlp.c_fc", "down": "mlp.c_proj"}
+_OLMO2 = {
+    **_LLAMA,
+    "after1": "post_attention_layernorm",
+    "after2": "post_feedforward_layernorm",
+}
 _PHI = {
     **_LLAMA,
     "final_norm": "model.final_layernorm",
@@ -82,7 +90,16 @@ _PHI = {
     "up": "mlp.fc1",
     "down": "mlp.fc2",
 }
-_WORDS = {"gemma2": _GEMMA2, "gpt2": _GPT2, "opt": _OPT, "gpt_neox": _NEOX, "phi": _PHI}
+_WORDS = {
+    "gemma2": _GEMMA2,
+    "gemma3_text": _GEMMA2,
+    "gpt2": _GPT2,
+    "opt": _OPT,
+    "gpt_neox": _NEOX,
+    "phi": _PHI,
+    "starcoder2": _STARCODER2,
+    "olmo2": _OLMO2,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +134,37 @@ class Weights:
         """Is the head the embedding once more? Some files hold it twice all the same."""
         return self.shape.tied and np.array_equal(self.head()[0], self.table("embedding"))
 
-    def linear(self, word: str, layer: int) -> Linear:
-        """[outputs, inputs] and bias, cut out of the packed weight that some families keep.
+    def linear(self, word: str, layer: int | None) -> Linear:
+        """[outputs, inputs] and bias, heads filled up to the size that they are stored in.
 
         `qkv` are the three below each other.
         """
-        shape = self.shape
         if word == "qkv":
             return _joined([self.linear(each, layer) for each in "qkv"])
-        if shape.family == "gpt2":
+        weight, bias = self._linear(word, layer)
+        missing = self.shape.stored_head - self.shape.head_dim
+        if not missing or word not in "qkvo":
+            return weight, bias
+        size = self.shape.head_dim
+        if word == "o":
+            columns = weight.reshape(len(weight), -1, size)
+            return np.pad(columns, ((0, 0), (0, 0), (0, missing))).reshape(len(weight), -1), bias
+        rows = weight.reshape(-1, size, weight.shape[1])
+        filled = np.pad(rows, ((0, 0), (0, missing), (0, 0))).reshape(-1, weight.shape[1])
+        if bias is not None:
+            bias = np.pad(bias.reshape(-1, size), ((0, 0), (0, missing))).reshape(-1)
+        return filled, bias
+
+    def _linear(self, word: str, layer: int | None) -> Linear:
+        """Cut out of the packed weight that some families keep."""
+        family = self.shape.family
+        if layer is None:
+            return self._needed(word, None), None
+        if family == "gpt2":
             return self._gpt2(word, layer)
-        if shape.family == "gpt_neox" and word in "qkv":
+        if family == "gpt_neox" and word in "qkv":
             return self._neox(word, layer)
-        if shape.family == "phi3" and word in ("q", "k", "v", "gate", "up"):
+        if family == "phi3" and word in ("q", "k", "v", "gate", "up"):
             return self._phi3(word, layer)
         return self._needed(word, layer), self.array(word, layer, "bias")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ _DTYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),  # the upper half of a float32
 }
 _INDEX = "model.safetensors.index.json"
+_BUFFER = re.compile(r"\binv_freq$|\bmasked_bias$|\b(attn|attention)\.bias$")
 
 
 class FolderTensors(Mapping[str, np.ndarray]):
@@ -76,6 +78,33 @@ class ObjectTensors(Mapping[str, np.ndarray]):
 
     def __len__(self) -> int:
         return len(self._state)
+
+
+class NotedTensors(Mapping[str, np.ndarray]):
+    """The same, with note of what was asked for."""
+
+    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
+        self._tensors = tensors
+        self._asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        found = self._tensors[name]
+        self._asked.add(name)
+        return found
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tensors
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def unread(self) -> list[str]:
+        """Weights that nobody asked for; buffers that old versions stored are none."""
+        return [name for name in self if name not in self._asked and not _BUFFER.search(name)]
 
 
 def _files(folder: Path) -> list[Path]:

@@ -44,14 +44,10 @@ class _Writer:
 
     def write(self) -> Graph:
         self._lengths()
-        if self.shape.rotary:
-            cos, sin = rotary_tables(self.shape)
-            self.weights |= {"cos_cache": cos, "sin_cache": sin}
         residual, pending = self._embedded(), ""
         for layer in tracked(range(self.shape.layers)):
             residual, pending = self._layer(layer, residual, pending)
-        normed, _ = self._skip_norm("final_norm", residual, pending, None)
-        self._logits(normed)
+        self._logits(self._last(residual, pending))
         return Graph(self._header(), tuple(self.nodes), self.weights)
 
     # -- the parts ---------------------------------------------------------------------------
@@ -66,17 +62,22 @@ class _Writer:
         self._op("Shape", ["attention_mask"], "mask_shape")
         self._op("Gather", ["mask_shape", "first"], "total", axis=0)
         self._op("Cast", ["total"], "total_length", to=TensorProto.INT32)
-        if self.shape.rotary == self.shape.head_dim:
+        if self.shape.turned_inside:
             return
+        # Of each row its own places: behind a padded prompt the rows have different lengths.
+        self._const("none", np.array([0], np.int64))
+        self._const("start", np.array(0, np.int64))
         self._op("Shape", ["input_ids"], "ids_shape")
         self._op("Gather", ["ids_shape", "first"], "tokens", axis=0)
-        self._op("Sub", ["total", "tokens"], "past_length")
-        if self.shape.rotary:
-            self._op("Reshape", ["past_length", "one"], "past_place")
+        self._op("Range", ["start", "tokens", "first"], "steps")
+        self._op("Sub", ["row_lengths", "tokens"], "row_rest")
+        self._op("Max", ["row_rest", "none"], "row_past")
+        self._op("Unsqueeze", ["row_past", "one"], "row_starts")
+        self._op("Add", ["row_starts", "steps"], "places")
 
     def _embedded(self) -> str:
         table = self.source.table("embedding")
-        expected = (self.shape.vocabulary, self.shape.hidden)
+        expected = (self.shape.vocabulary, self.shape.embedding_width or self.shape.hidden)
         if table.shape != expected:
             raise UnsupportedModel(
                 f"the embedding has the shape {list(table.shape)}, but config.json says "
@@ -87,6 +88,8 @@ class _Writer:
         if self.shape.embedding_scale != 1.0:
             self._const("embedding_scale", np.float32(self.shape.embedding_scale))
             found = self._op("Mul", [found, "embedding_scale"], "embedded_scaled")
+        if self.shape.embedding_width:
+            found = self._linear("project_in", None, found, "project_in")
         if not self.shape.rotary:
             found = self._op("Add", [found, self._learned()], "embedded_placed")
         return found
@@ -94,37 +97,62 @@ class _Writer:
     def _learned(self) -> str:
         table = self.source.table("positions")[self.shape.learned_offset :]
         self._const("embed_positions.weight", table)
-        self._const("step", np.array(1, np.int64))
-        places = self._op("Range", ["past_length", "total", "step"], "places")
-        return self._op("Gather", ["embed_positions.weight", places], "placed")
+        return self._op("Gather", ["embed_positions.weight", "places"], "placed")
 
     def _layer(self, at: int, residual: str, pending: str) -> tuple[str, str]:
         """The residual as it is and what is still to be added to it, behind this layer."""
-        stem = f"layers.{at}"
-        normed, residual = self._skip_norm("norm1", residual, pending, at)
-        attended = self._attention(at, normed)
-        if self.shape.sandwich:
-            attended = self._norm("after1", attended, at)
-        if self.shape.parallel:
-            other = normed if self.shape.shared_norm else self._norm("norm2", residual, at)
+        shape, stem = self.shape, f"layers.{at}"
+        if shape.post_norm:
+            attended = self._attention(at, residual)
+            residual, _ = self._skip_norm("norm1", residual, attended, at)
+            return self._skip_norm("norm2", residual, self._mlp(at, residual), at)[0], ""
+        normed, residual = self._read("norm1", residual, pending, at)
+        attended = self._added("after1", self._attention(at, normed), at)
+        if shape.parallel:
+            other = normed if shape.shared_norm else self._norm("norm2", residual, at)
             both = self._op("Add", [attended, self._mlp(at, other)], f"{stem}/both")
             return residual, both
-        normed, residual = self._skip_norm("norm2", residual, attended, at)
-        made = self._mlp(at, normed)
-        return residual, self._norm("after2", made, at) if self.shape.sandwich else made
+        normed, residual = self._read("norm2", residual, attended, at)
+        return residual, self._added("after2", self._mlp(at, normed), at)
+
+    def _read(self, word: str, residual: str, pending: str, at: int) -> tuple[str, str]:
+        """What attention or MLP read, and the residual."""
+        if self.shape.pre_norm:
+            return self._skip_norm(word, residual, pending, at)
+        whole = self._op("Add", [residual, pending], f"layers.{at}/{word}/sum") if pending else ""
+        return whole or residual, whole or residual
+
+    def _added(self, word: str, made: str, at: int) -> str:
+        """What is added to the residual."""
+        if self.shape.sandwich:
+            made = self._norm(word, made, at)
+        if self.shape.residual_scale != 1.0:
+            self._const("residual_scale", np.float32(self.shape.residual_scale))
+            made = self._op("Mul", [made, "residual_scale"], f"layers.{at}/{word}/scaled")
+        return made
+
+    def _last(self, residual: str, pending: str) -> str:
+        """What the head reads."""
+        found = residual
+        if self.shape.final_norm:
+            found, _ = self._skip_norm("final_norm", residual, pending, None)
+        elif pending:
+            found = self._op("Add", [residual, pending], "final_sum")
+        if self.shape.embedding_width:
+            found = self._linear("project_out", None, found, "project_out")
+        return found
 
     def _attention(self, at: int, x: str) -> str:
         shape, stem = self.shape, f"layers.{at}/attn"
-        # The runtime's attention rotates whole heads; what rotates a part of them goes before it.
-        inside = shape.rotary == shape.head_dim
+        caches = self._turns(at) if shape.turned_inside else []
         qkv = self._turned_qkv(at, x, stem) if shape.qkv_apart else self._qkv(at, x, stem)
         past = [f"past_key_values.{at}.key", f"past_key_values.{at}.value"]
-        caches = ["cos_cache", "sin_cache"] if inside else []
+        scale = shape.attention_scale or shape.head_dim**-0.5
         settings: dict[str, Any] = {
             "num_heads": shape.heads,
             "kv_num_heads": shape.kv_heads,
-            "do_rotary": int(inside),
-            "scale": shape.attention_scale or shape.head_dim**-0.5,
+            "do_rotary": int(bool(caches)),
+            "scale": scale / (at + 1) if shape.scale_by_layer else scale,
             "softcap": shape.attention_softcap,
             "local_window_size": self._window(at),
         }
@@ -144,16 +172,29 @@ class _Writer:
     def _turned_qkv(self, at: int, x: str, stem: str) -> list[str]:
         shape = self.shape
         q, k, v = (self._linear(word, at, x, f"{stem}/{word}_proj") for word in "qkv")
-        if shape.head_norms:
+        if shape.qk_norm:
             q = self._head_norm("q_norm", at, q, shape.heads)
             k = self._head_norm("k_norm", at, k, shape.kv_heads)
-        if shape.rotary and shape.rotary != shape.head_dim:
-            q = self._rotated(q, shape.heads, f"{stem}/q_turned")
-            k = self._rotated(k, shape.kv_heads, f"{stem}/k_turned")
+        turns = self._turns(at)
+        if turns and not shape.turned_inside:
+            q = self._rotated(q, turns, shape.heads, f"{stem}/q_turned")
+            k = self._rotated(k, turns, shape.kv_heads, f"{stem}/k_turned")
         return [q, k, v]
 
-    def _rotated(self, x: str, heads: int, output: str) -> str:
-        inputs = [x, "past_place", "cos_cache", "sin_cache"]
+    def _turns(self, at: int) -> list[str]:
+        """Cosines and sines of a layer; none where it has no positions."""
+        rope = self.shape.rope_of(at)
+        if rope is None:
+            return []
+        names = ["cos_cache", "sin_cache"]
+        if rope is self.shape.window_rope:
+            names = ["cos_cache_local", "sin_cache_local"]
+        if names[0] not in self.weights:
+            self.weights |= dict(zip(names, rotary_tables(self.shape, rope), strict=True))
+        return names
+
+    def _rotated(self, x: str, turns: list[str], heads: int, output: str) -> str:
+        inputs = [x, "places", *turns]
         size = self.shape.rotary
         return self._op(
             *("RotaryEmbedding", inputs, output),
@@ -163,9 +204,8 @@ class _Writer:
         )
 
     def _window(self, at: int) -> int:
-        shape = self.shape
-        has_one = shape.window and at % shape.window_every == 0
-        return shape.window if has_one and shape.window < shape.positions else -1
+        window = self.shape.window_of(at)
+        return window if 0 < window < self.shape.positions else -1
 
     def _mlp(self, at: int, x: str) -> str:
         stem = f"layers.{at}/mlp"
@@ -187,16 +227,20 @@ class _Writer:
         return self._op("Gelu", [x], name, approximate="none" if word == "gelu" else "tanh")
 
     def _logits(self, x: str) -> None:
-        final = "logits" if not self.shape.final_softcap else "logits/raw"
+        scale, cap = self.shape.logits_scale, self.shape.final_softcap
+        final = "logits" if scale == 1.0 and not cap else "logits/product"
         weight, bias = self.source.head()
         if self.source.is_tied:  # stored once; the runtime turns it while loading
             self._op("Transpose", ["embed_tokens.weight"], "lm_head.weight", perm=[1, 0])
         else:
             self._const("lm_head.weight", weight.T)
         self._product(x, bias, "lm_head", final)
-        if self.shape.final_softcap:
-            self._const("softcap", np.float32(self.shape.final_softcap))
-            self._op("Div", ["logits/raw", "softcap"], "logits/small")
+        if scale != 1.0:
+            self._const("logits_scale", np.float32(scale))
+            final = self._op("Mul", [final, "logits_scale"], "logits/raw" if cap else "logits")
+        if cap:
+            self._const("softcap", np.float32(cap))
+            self._op("Div", [final, "softcap"], "logits/small")
             self._op("Tanh", ["logits/small"], "logits/bent")
             self._op("Mul", ["logits/bent", "softcap"], "logits")
 
@@ -242,8 +286,10 @@ class _Writer:
         return made[0], made[3]
 
     def _head_norm(self, word: str, at: int, x: str, heads: int) -> str:
-        """Each head is normed for itself."""
+        """Each head is normed for itself, or all of them at once."""
         name, parts = self._norm_parts(word, at)
+        if self.shape.qk_norm == "whole":
+            return self._plain_norm(x, parts, name)
         size = self.shape.head_dim
         self._const(f"{name}/heads", np.array([0, -1, heads, size], np.int64))
         self._const(f"{name}/flat", np.array([0, -1, heads * size], np.int64))
@@ -251,7 +297,7 @@ class _Writer:
         normed = self._plain_norm(apart, parts, name)
         return self._op("Reshape", [normed, f"{name}/flat"], f"{name}/joined")
 
-    def _linear(self, word: str, at: int, x: str, name: str) -> str:
+    def _linear(self, word: str, at: int | None, x: str, name: str) -> str:
         weight, bias = self.source.linear(word, at)
         self._const(f"{name}.weight", weight.T)
         return self._product(x, bias, name, f"{name}/out")
@@ -301,7 +347,7 @@ class _Writer:
         return helper.make_model(graph, opset_imports=opsets, ir_version=IR, producer_name="lpot")
 
     def _cache(self, stem: str, length: str) -> Iterator[ValueInfoProto]:
-        sizes = ["batch", self.shape.kv_heads, length, self.shape.head_dim]
+        sizes = ["batch", self.shape.kv_heads, length, self.shape.stored_head]
         for at in range(self.shape.layers):
             for part in ("key", "value"):
                 name = f"{stem}.{at}.{part}"
