@@ -147,7 +147,7 @@ def test_merged_blocks_of_a_pruned_width_are_quantized_saved_and_loaded(tmp_path
     stream = next(group for group in parts.groups if group.size == 16)
     left = Left({stream.name: tuple(range(12))}, merged=("blocks.1",))
     small = backend.refitted(model, parts, left, data)
-    conv = Merged.layer(small.native.blocks[1])
+    conv: Any = small.native.get_submodule("blocks.1.branch.4")
     assert conv.weight.shape[:2] == (12, 12)
     observed = backend.observe(small, data, (0,))[0]
     low = backend.build(small, default(model), observed)

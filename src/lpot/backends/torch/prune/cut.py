@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import tensors
-from lpot.backends.torch.prune.merge import Merged, Merger, put
+from lpot.backends.torch.prune.merge import Merged, Merger, merger_of, put
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, Kept
@@ -147,7 +147,8 @@ def _close(one: torch.Tensor, other: torch.Tensor) -> bool:
 def shape_of(pruned: nn.Module, original: nn.Module) -> Shape:
     """How a pruned module differs from the one that it was made of."""
     before, after = _tensors(original), _tensors(pruned)
-    merged = {n: part.merger for n, part in pruned.named_modules() if isinstance(part, Merged)}
+    found = {name: merger_of(part) for name, part in pruned.named_modules()}
+    merged = {name: merger for name, merger in found.items() if merger is not None}
     inside = tuple(f"{name}." for name in merged)
     shapes = {
         name: tuple(tensor.shape)

@@ -50,7 +50,7 @@ class Merged(nn.Module):  # type: ignore[misc]
 
     def __init__(self, merger: Merger) -> None:
         super().__init__()
-        self.merger = merger
+        self._lpot_merger = merger  # no name that a block's own part could have
         size = merger.kernel
         conv = nn.Conv2d(merger.inputs, merger.outputs, size, padding=size // 2)
         nn.init.dirac_(conv.weight)
@@ -62,16 +62,13 @@ class Merged(nn.Module):  # type: ignore[misc]
             holder = inner
         holder._modules[leaf] = conv
 
-    def layer(self) -> Any:
-        """The one convolution. Not by attributes: its name may be that of one of ours."""
-        found: Any = self
-        for name in self.merger.name.split("."):
-            found = found._modules[name]
-        return found
-
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = Merged.layer(self)(hidden)
-        return torch.relu(made) if self.merger.relu else made
+        made: torch.Tensor = self.get_submodule(self._lpot_merger.name)(hidden)
+        return torch.relu(made) if self._lpot_merger.relu else made
+
+
+def merger_of(part: nn.Module) -> Merger | None:
+    return part._lpot_merger if isinstance(part, Merged) else None
 
 
 def find_mergers(root: nn.Module, inputs: Inputs, blocks: Iterable[str]) -> dict[str, Merger]:

@@ -18,7 +18,8 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from lpot.backends.torch.data import arguments
-from lpot.backends.torch.prune.merge import Merged
+from lpot.backends.torch.prune.merge import merger_of
+from lpot.backends.torch.prune.record import one_sample
 from lpot.core.batch import Inputs
 from lpot.core.progress import tracked
 
@@ -47,18 +48,20 @@ def refit(
     known = dict(teacher.named_modules())
     names = [name for name in _order(student, batches[0]) if _fits(known.get(name))]
     alone = {
-        f"{block}.{part.merger.name}": block
+        f"{block}.{merger.name}": (block, merger.relu)
         for block, part in student.named_modules()
-        if isinstance(part, Merged)
+        if (merger := merger_of(part)) is not None
     }
+    touched = _touched((student, teacher), names, batches[0])
     fitted: list[str] = []
     for name in names if most is not None else tracked(names):  # a look is part of another count
         kept = left.get(f"{name}.weight")
         if name in alone:
-            _fit_block((student, teacher), alone[name], batches, kept)
+            block, relu = alone[name]
+            _fit_block((student, teacher), (name, block), relu, batches, kept)
             fitted.append(name)
             continue
-        if most is not None and len(fitted) >= most:
+        if name not in touched or (most is not None and len(fitted) >= most):
             continue
         pair = student.get_submodule(name), known[name]
         sums = _Sums.gather((student, teacher), pair, batches, kept)
@@ -70,19 +73,19 @@ def refit(
 
 def _fit_block(
     roots: tuple[nn.Module, nn.Module],
-    block: str,
+    names: tuple[str, str],
+    relu: bool,
     batches: Sequence[Inputs],
     kept: Sequence[int] | None,
 ) -> None:
     """One convolution for what a block gave. Where a relu cut the block's outputs off, nobody knows
     what they were: the prediction counts, as far as it is below zero, and improves from round to
     round (Tobin's censored regression, by expectation and maximization)."""
-    merged: Any = roots[0].get_submodule(block)
-    conv = Merged.layer(merged)
+    conv: Any = roots[0].get_submodule(names[0])
     draw = torch.Generator().manual_seed(0)
     inputs, outputs = [], []
     for batch in batches:
-        small, large = (_seen(root, root.get_submodule(block), batch) for root in roots)
+        small, large = (_seen(root, root.get_submodule(names[1]), batch) for root in roots)
         columns, wanted = _columns(conv, small.given), _targets(conv, large.made)
         most = max(1, min(8 * ROWS, VALUES // columns.shape[1]) // len(batches))
         chosen = torch.randperm(len(columns), generator=draw)[:most]
@@ -91,7 +94,7 @@ def _fit_block(
     given, truth = torch.cat(inputs), torch.cat(outputs)
     gram = (given.T @ given).double()
     wanted = truth
-    for _ in range(ROUNDS if merged.merger.relu else 1):
+    for _ in range(ROUNDS if relu else 1):
         _Sums(gram, (given.T @ wanted).double()).solve(conv)
         guess = given[:, :-1] @ conv.weight.detach().flatten(1).T + conv.bias.detach()
         wanted = torch.where(truth > 0, truth, guess.clamp(max=0))
@@ -111,16 +114,11 @@ class _Sums:
         batches: Sequence[Inputs],
         kept: Sequence[int] | None,
     ) -> _Sums | None:
-        """None where there is nothing to fit: inputs as in the full model, or of another shape."""
+        """None where the outputs can't be compared."""
         found: _Sums | None = None
         draw = torch.Generator().manual_seed(0)
-        changed = False
         for inputs in batches:
             small, large = (_seen(*pair, inputs) for pair in zip(roots, layers, strict=True))
-            changed |= small.given.shape != large.given.shape
-            if not changed and torch.equal(small.given, large.given):
-                return None  # nothing before it was cut: one batch tells
-            changed = True
             columns, targets = _columns(layers[0], small.given), _wanted(layers, small, large, kept)
             if len(columns) != len(targets) or targets.shape[1] != len(layers[0].weight):
                 return None
@@ -175,6 +173,40 @@ def _order(root: nn.Module, inputs: Inputs) -> list[str]:
         for hook in hooks:
             hook.remove()
     return [name for name in dict.fromkeys(ran) if ran.count(name) == 1]
+
+
+def _touched(roots: tuple[nn.Module, nn.Module], names: Sequence[str], inputs: Inputs) -> set[str]:
+    """The layers that get something else than in the full model: one sample tells."""
+    small, large = (_inputs_of(root, names, one_sample(inputs)) for root in roots)
+    return {
+        name
+        for name in names
+        if name not in large
+        or small[name].shape != large[name].shape
+        or not torch.equal(small[name], large[name])
+    }
+
+
+def _inputs_of(root: nn.Module, names: Sequence[str], inputs: Inputs) -> dict[str, torch.Tensor]:
+    found: dict[str, torch.Tensor] = {}
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(part: nn.Module, args: Any, kwargs: Any, output: Any) -> None:
+            # A copy: what comes after it may work in place.
+            found[name] = (args[0] if args else next(iter(kwargs.values()))).clone()
+
+        return hook
+
+    hooks = [
+        root.get_submodule(name).register_forward_hook(keep(name), with_kwargs=True)
+        for name in names
+    ]
+    try:
+        _run(root, inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return found
 
 
 class _Enough(Exception):
