@@ -194,7 +194,9 @@ def test_formats_are_named_by_op_and_by_type(
 
 def test_few_bits_in_another_approach_are_told(decoder: onnx.ModelProto, tmp_path: Path) -> None:
     wise = {"optype_wise": {"MatMul": {"weight": {"dtype": "int4"}}}}
-    with pytest.raises(ConfigError, match=r"dtype=int4 is not available for op.*available: dynamic"):
+    with pytest.raises(
+        ConfigError, match=r"dtype=int4 is not available for op.*available: dynamic"
+    ):
         lpot.tune(
             decoder,
             evaluate=lambda _: 1.0,
@@ -218,6 +220,12 @@ def test_genai_is_told_a_type_whose_keys_and_values_are_apart(tmp_path: Path) ->
         export_decoder(tiny(family), tmp_path / family)
         told = json.loads((tmp_path / family / "genai_config.json").read_text())
         assert told["model"]["type"] == word
+
+
+def test_genai_is_told_no_more_positions_than_are_tabled(tmp_path: Path) -> None:
+    export_decoder(tiny("Llama", max_position_embeddings=131072), tmp_path)
+    told = json.loads((tmp_path / "genai_config.json").read_text())
+    assert told["model"]["context_length"] == told["search"]["max_length"] == 32768
 
 
 def zeroed(model: Any) -> None:
