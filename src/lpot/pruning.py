@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.jobs.component.pruner import WeightPruner
+from lpot.jobs.component.records import as_native
 
 
 class Pruning(WeightPruner):
@@ -19,7 +20,7 @@ class Pruning(WeightPruner):
         eval_func: Any = None,
     ) -> Any:
         found = self.run(model, train_dataloader, pruning_func, eval_dataloader, eval_func)
-        return found.native
+        return as_native(found)
 
 
 __all__ = ["Pruning"]

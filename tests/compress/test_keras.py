@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+import lpot
 from lpot.core.errors import ConfigError, TrainingError, UnsupportedModel
-from lpot.experimental import Distillation, Pruning
+from lpot.experimental import Distillation, Pruning, Quantization, Scheduler
 
 tf = pytest.importorskip("tensorflow")
 
@@ -184,3 +186,26 @@ def test_a_student_learns_from_its_teacher_without_labels() -> None:
     distill()
     assert gap(teacher, student) < before / 4
     assert all(map(np.array_equal, kept, teacher.get_weights()))
+
+
+def test_a_chain_prunes_distills_and_quantizes(tmp_path: Path) -> None:
+    prune = Pruning(conf(prune_type="basic_magnitude"))
+    prune.train_dataloader = [(IMAGES, LABELS)]
+    loss = {"KnowledgeDistillationLoss": {}}
+    train = {"end_epoch": 2, "optimizer": {"SGD": {"learning_rate": 0.01}}, "criterion": loss}
+    distill = Distillation({"distillation": {"train": train}})
+    distill.teacher_model, distill.train_dataloader = net(), [(IMAGES, LABELS)]
+    quantizer = Quantization({"tuning": {"workspace": {"path": str(tmp_path)}}})
+    quantizer.calib_dataloader, quantizer.measure_speed = [(IMAGES, LABELS)], False
+    scheduler = Scheduler()
+    scheduler.model = net()
+    scheduler.append(prune, distill, quantizer)
+    made = scheduler()
+    steps = scheduler.report().splitlines()
+    assert [step.split(": ")[1][:12] for step in steps[:2]] == ["50.0 % zeros"] * 2
+    assert "int8" in steps[2] and made.framework == "tensorflow"
+
+
+def test_the_first_door_gives_the_keras_model() -> None:
+    model = net()
+    assert lpot.Pruning(conf(prune_type="basic_magnitude"))(model, [(IMAGES, LABELS)]) is model

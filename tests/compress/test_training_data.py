@@ -14,11 +14,18 @@ from torch import nn  # noqa: E402
 
 import lpot  # noqa: E402
 from lpot.core.compress.training_data import TrainingData  # noqa: E402
-from lpot.core.errors import ConfigError, DataError, TrainingError  # noqa: E402
+from lpot.core.errors import (  # noqa: E402
+    ConfigError,
+    DataError,
+    EvaluationError,
+    TrainingError,
+    UnsupportedModel,
+)
 from lpot.experimental import Distillation, Pruning  # noqa: E402
 
 DRAW = np.random.default_rng(0)
 BATCHES = [(DRAW.normal(size=(8, 6)).astype(np.float32), DRAW.integers(0, 3, 8)) for _ in range(2)]
+TEACHES = {"KnowledgeDistillationLoss": {}}
 
 
 class Once:
@@ -91,8 +98,7 @@ def test_data_in_any_form_are_read_in_every_epoch(loader: Any) -> None:
 
 @pytest.mark.parametrize("loader", [[], (batch for batch in BATCHES)], ids=["none", "once"])
 def test_distillation_and_structured_pruning_say_the_same(loader: Any, tmp_path: Any) -> None:
-    kind = {"KnowledgeDistillationLoss": {}}
-    distill = Distillation({"distillation": {"train": train(criterion=kind)}})
+    distill = Distillation({"distillation": {"train": train(criterion=TEACHES)}})
     distill.student_model, distill.teacher_model = net(), net()
     distill.train_dataloader = loader
     with pytest.raises(DataError, match="train_dataloader"):
@@ -200,3 +206,43 @@ def test_a_part_stands_for_all_of_its_weights_and_a_shared_one_for_itself() -> N
     assert sparse(["out.weight", "words"]) == {"words.weight": 0.5}
     with pytest.raises(ConfigError, match=r"given 'attention.bias_k', which has no weights"):
         sparse(["attention.in_proj_weight", "attention.bias_k"])
+
+
+@pytest.mark.parametrize("model", ["model.pt", np.zeros(3)])
+def test_what_is_no_module_is_told(model: Any) -> None:
+    prune = Pruning({"model": {"framework": "pytorch"}, **conf()})
+    prune.model, prune.train_dataloader = model, BATCHES
+    with pytest.raises(UnsupportedModel, match="can't be trained here: give the torch module"):
+        prune()
+    distill = Distillation({"distillation": {"train": train(criterion=TEACHES)}})
+    distill.student_model, distill.teacher_model = net(), model
+    distill.train_dataloader = BATCHES
+    with pytest.raises(UnsupportedModel, match="can't be trained here: give the torch module"):
+        distill()
+
+
+def test_a_teacher_with_other_classes_is_told() -> None:
+    distill = Distillation({"distillation": {"train": train(criterion=TEACHES)}})
+    distill.student_model, distill.teacher_model = net(), nn.Linear(6, 7)
+    distill.train_dataloader = BATCHES
+    with pytest.raises(TrainingError, match=r"the teacher gives \[8, 7\] where the student gives"):
+        distill()
+
+
+def test_an_evaluation_that_fails_says_its_line_and_later_costs_no_training() -> None:
+    scores: list[float] = []
+
+    def evaluate(model: Any) -> float:
+        scores.append(1 / (len(scores) % 2))
+        return scores[-1]
+
+    prune = Pruning({**conf(), "tuning": {"accuracy_criterion": {"relative": 0.5}}})
+    prune.model, prune.train_dataloader, prune.eval_func = net(), BATCHES, evaluate
+    with pytest.raises(EvaluationError, match=r"ZeroDivisionError.*test_training_data"):
+        prune()
+    given = iter([0.9, float("nan"), 0.8, float("nan"), float("nan")])
+    prune.model, prune.eval_func = net(), lambda model: next(given)
+    prune()
+    assert prune.result.met and not prune.result.reached and prune.result.accuracy == 0.8
+    assert prune.result.sparsity.share == pytest.approx(0.25, abs=0.01)
+    assert sum("such a state does not count" in note for note in prune.result.notes) == 1

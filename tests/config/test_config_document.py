@@ -83,7 +83,8 @@ def test_json_schema() -> None:
     assert tuning["metric"]["deprecated"] is True
     assert {"type": "string"} in tuning["strategy"]["anyOf"]
     weight = schema["$defs"]["Weight"]["properties"]["granularity"]
-    assert {"enum": ["per_channel", "per_tensor"], "type": "string"} in weight["anyOf"]
+    words = ["per_channel", "per_tensor", "per_group"]
+    assert {"enum": words, "type": "string"} in weight["anyOf"]
     for definition in schema["$defs"].values():
         for name, key in definition.get("properties", {}).items():
             # A description equal to that of the section it refers to is left to the section.

@@ -13,7 +13,7 @@ import lpot
 from decoder.nets import FAMILIES, small_net, tiny
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.cli import cli
-from lpot.core.errors import ConfigError, DataError, UnsupportedModel
+from lpot.core.errors import ConfigError, DataError, HistoryError, UnsupportedModel
 from lpot.jobs.decoder.generate import continue_text, generate
 from lpot.jobs.decoder.tokens import TokenWindows, windows_of
 
@@ -70,6 +70,22 @@ def test_a_folder_and_a_text_are_enough(tmp_path: Path, monkeypatch: pytest.Monk
     again = tuned(source, tmp_path / "run")
     assert all(trial.recalled for trial in again.trials)
     assert (again.recipe, again.best.score) == (result.recipe, result.best.score)
+
+
+def test_windows_and_texts_end_where_the_positions_do(tmp_path: Path) -> None:
+    source = folder_with_tokenizer(tmp_path / "net")
+    asked = {"quantization": {"weight_only": {"prompt_length": 129}}}
+    with pytest.raises(ConfigError, match="prompt_length: given 129, but the model has 128"):
+        tuned(source, tmp_path / "no", config=asked)
+    result = tuned(source, tmp_path / "run", config={"tuning": SETTINGS["tuning"]})
+    assert result.baseline.samples == 3  # the other half of six windows of 128
+    found = continue_text(tmp_path / "run", "w2 " * 120, 500)
+    assert len(found.tokens) == 9 or found.tokens[-1] == 2
+    with pytest.raises(DataError, match="the prompt has 200 tokens, but the model has 128"):
+        continue_text(tmp_path / "run", "w2 " * 200, 3)
+    (tmp_path / "run" / "decoder" / "model.onnx").unlink()
+    with pytest.raises(HistoryError, match="ended with FP32, or has not ended yet"):
+        continue_text(tmp_path / "run", "w2", 3)
 
 
 def test_a_model_with_its_data_apart_is_packaged_whole(

@@ -168,6 +168,44 @@ def test_settings_that_leave_nothing_are_told(section: dict[str, Any], why: str)
         lpot.tune(tiny("Llama"), IDS, approach="weight_only", config=settings)
 
 
+def test_formats_are_named_by_op_and_by_type(
+    decoder: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Guard, "allows", lambda *_: True)
+    section = {
+        "weight_only": {"prompt_length": 32, "algorithm": "gptq"},
+        "optype_wise": {
+            "MatMul": {"weight": {"dtype": "int4", "group_size": 32, "algorithm": "gptq"}}
+        },
+        "op_wise": {"lm_head": {"weight": {"dtype": "int8", "granularity": "per_group"}}},
+    }
+    settings = {"quantization": section, "tuning": {"objective": "modelsize"}}
+    options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
+    found = lpot.tune(
+        decoder, IDS, goal=0.9, approach="weight_only", config=settings, **options
+    ).recipe
+    assert found is not None
+    weights = {key.name: config.weight for key, config in found.ops.items() if config.weight}
+    assert weights.pop("lm_head").dtype == "int8" and len(weights) == 10
+    assert {(w.dtype, w.group_size, w.algorithm) for w in weights.values()} == {
+        ("int4", 32, "gptq")
+    }
+
+
+def test_few_bits_in_another_approach_are_told(decoder: onnx.ModelProto, tmp_path: Path) -> None:
+    wise = {"optype_wise": {"MatMul": {"weight": {"dtype": "int4"}}}}
+    with pytest.raises(
+        ConfigError, match=r"dtype=int4 is not available for op.*available: dynamic"
+    ):
+        lpot.tune(
+            decoder,
+            evaluate=lambda _: 1.0,
+            approach="dynamic",
+            config={"quantization": wise},
+            workspace=tmp_path,
+        )
+
+
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
     from decoder.test_decoder_job import folder_with_tokenizer, text
 
@@ -182,6 +220,12 @@ def test_genai_is_told_a_type_whose_keys_and_values_are_apart(tmp_path: Path) ->
         export_decoder(tiny(family), tmp_path / family)
         told = json.loads((tmp_path / family / "genai_config.json").read_text())
         assert told["model"]["type"] == word
+
+
+def test_genai_is_told_no_more_positions_than_are_tabled(tmp_path: Path) -> None:
+    export_decoder(tiny("Llama", max_position_embeddings=131072), tmp_path)
+    told = json.loads((tmp_path / "genai_config.json").read_text())
+    assert told["model"]["context_length"] == told["search"]["max_length"] == 32768
 
 
 def zeroed(model: Any) -> None:

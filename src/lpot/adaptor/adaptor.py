@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.core.errors import NotAvailableYet
+from lpot.core.framework import NAMES as FRAMEWORKS
 
 _INSTEAD = (
     "A custom framework is a backend: subclass lpot.core.backend.Backend and register it with "
@@ -23,4 +24,4 @@ def adaptor_registry(cls: Any) -> Any:
     raise NotAvailableYet("adaptor_registry", _INSTEAD)
 
 
-__all__ = ["Adaptor", "adaptor_registry"]
+__all__ = ["FRAMEWORKS", "Adaptor", "adaptor_registry"]

@@ -8,6 +8,8 @@ from lpot.core.errors import NotAvailableYet
 
 _INSTEAD = "Bias and weight correction are switched on in the yaml (`quantization.recipes`)."
 
+ALGORITHMS = ("fast_bias_correction", "weight_correction")  # as `quantization.recipes` has them
+
 
 class Algorithm:
     """The base class of the original's algorithms."""
@@ -20,4 +22,4 @@ def algorithm_registry(algorithm_type: str, location: str = "") -> Any:
     raise NotAvailableYet("algorithm_registry", _INSTEAD)
 
 
-__all__ = ["Algorithm", "algorithm_registry"]
+__all__ = ["ALGORITHMS", "Algorithm", "algorithm_registry"]

@@ -74,6 +74,7 @@ def _tensor(wish: Activation | Weight | None) -> TensorRule | None:
         granularity=tuple(wish.granularity),
         algorithm=_closed(wish.algorithm),
         bits=_bits(wish.bit) if isinstance(wish, Weight) else (),
+        group_size=wish.group_size if isinstance(wish, Weight) else (),
     )
     return None if rule == TensorRule() else rule
 

@@ -10,7 +10,7 @@ from lpot.config.fields import Counts, Flag, Numbers, Several, read_entries, wro
 from lpot.config.frozen import FrozenDict
 from lpot.config.scalar import show
 from lpot.config.schema_data import Dataloader, Train
-from lpot.config.schema_weight_only import WeightOnly
+from lpot.config.schema_weight_only import GroupSizes, WeightOnly
 from lpot.config.section import Section
 
 Approach = Literal[
@@ -24,8 +24,10 @@ Target = Literal["this", "avx2", "vnni", "amx"]
 GranularityWord = Literal["per_channel", "per_tensor"]
 SchemeWord = Literal["asym", "sym", "asym_float", "placeholder"]
 DtypeWord = Literal["int8", "uint8", "fp32", "bf16", "fp16"]
+WeightGranularityWord = Literal["per_channel", "per_tensor", "per_group"]
+WeightDtypeWord = Literal["int8", "uint8", "int4", "int3", "int2", "fp32", "bf16", "fp16"]
 ComputeWord = Literal["int8", "uint8", "fp32", "bf16", "None"]
-WeightWord = Literal["minmax", "kl"]
+WeightWord = Literal["minmax", "kl", "learned", "gptq", "rtn", "awq"]
 ActivationWord = Literal["minmax", "kl", "percentile", "mse", "placeholder"]
 
 
@@ -51,6 +53,8 @@ QuantLevel = Annotated[
 Granularities = Several[GranularityWord]
 Schemes = Several[SchemeWord]
 Dtypes = Several[DtypeWord]
+WeightGranularities = Several[WeightGranularityWord]
+WeightDtypes = Several[WeightDtypeWord]
 ComputeDtypes = Several[ComputeWord]
 WeightAlgorithms = Several[WeightWord]
 ActivationAlgorithms = Several[ActivationWord]
@@ -60,15 +64,26 @@ Bits = Annotated[Numbers, AfterValidator(_check_bits)]
 class Weight(Section):
     """Allowed settings for weights. A key allows what it lists; if omitted, anything."""
 
-    granularity: Granularities = Field(
-        default=(), description="One scale per channel, or one per tensor."
+    granularity: WeightGranularities = Field(
+        default=(),
+        description="One scale per channel, one per tensor, or (weight_only) one per group.",
     )
     scheme: Schemes = Field(
         default=(),
         description="Symmetric around zero or not; `placeholder` allows both.",
     )
-    dtype: Dtypes = Field(default=(), description="Data types; `fp32` alone keeps FP32.")
-    algorithm: WeightAlgorithms = Field(default=(), description="How the range is chosen.")
+    dtype: WeightDtypes = Field(
+        default=(),
+        description="Data types; `fp32` alone keeps FP32. int4, int3 and int2 are formats of "
+        "`approach: weight_only`.",
+    )
+    algorithm: WeightAlgorithms = Field(
+        default=(),
+        description="How the range is chosen, or (weight_only) how weights are rounded.",
+    )
+    group_size: GroupSizes = Field(
+        default=(), description="Columns that share a scale, with `approach: weight_only`."
+    )
     bit: Bits = Field(
         default=(),
         description="Bits besides the sign, from 1 to 7. 7 is the full range, or the safe part of "

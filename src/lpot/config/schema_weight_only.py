@@ -37,6 +37,7 @@ Naturals = Annotated[
 ]
 
 
+GroupSizes = Annotated[Naturals, AfterValidator(_check_groups)]
 SchemeWord = Literal["sym", "asym"]
 SchemeWords = Annotated[
     tuple[SchemeWord, ...],
@@ -55,7 +56,7 @@ class WeightOnly(Section):
     bits: Annotated[Naturals, AfterValidator(_check_widths)] = Field(
         default=(4, 8), description="Bits that a weight may have: 2, 3, 4, 8.", examples=[(4, 8)]
     )
-    group_size: Annotated[Naturals, AfterValidator(_check_groups)] = Field(
+    group_size: GroupSizes = Field(
         default=(32, 128),
         description="Columns that share a scale: 16 to 256, 0 for a whole row. Halved where it "
         "does not divide a row.",

@@ -32,6 +32,7 @@ class Model(ABC):
     probe: Inputs | None = None  # one batch of inputs, to verify what is saved
     holds_architecture: bool = True  # does a saved file say what to compute, or is that code?
 
+    trainable: Any = None  # what was trained, where `native` is that frozen into another form
     native_hint = ""  # how an eval_func runs the native object, after a comma or semicolon
 
     @property

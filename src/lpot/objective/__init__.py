@@ -11,6 +11,8 @@ _INSTEAD = (
     "`tuning.multi_objectives` for several with weights)."
 )
 
+OBJECTIVES = ("performance", "footprint", "modelsize", "accuracy")  # as `tuning.objective` has them
+
 
 class Objective:
     """The base class of the original's objectives."""
@@ -23,4 +25,4 @@ def objective_registry(cls: Any) -> Any:
     raise NotAvailableYet("objective_registry", _INSTEAD)
 
 
-__all__ = ["Objective", "objective_registry"]
+__all__ = ["OBJECTIVES", "Objective", "objective_registry"]

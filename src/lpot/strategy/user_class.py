@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from lpot.core.errors import ConfigError
@@ -64,7 +64,10 @@ def strategy_of(cls: type[TuneStrategy]) -> Strategy:
     def strategy(space: TuningSpace, context: StrategyContext) -> Proposals:
         bound = type(cls.__name__, (cls,), {"space": space, "context": context})
         policy = bound(None, None, None)  # the original hands over a model, a conf and a loader
-        for wish in policy.next_tune_cfg():
+        wishes = policy.next_tune_cfg()
+        if not isinstance(wishes, Iterable):
+            raise ConfigError(f"next_tune_cfg of {cls.__name__} gives {wishes!r}: let it yield")
+        for wish in wishes:
             (trial,) = yield [recipe_of(space, wish)]
             policy._hear(trial)
 
@@ -73,6 +76,11 @@ def strategy_of(cls: type[TuneStrategy]) -> Strategy:
 
 def recipe_of(space: TuningSpace, wish: TuneConfig) -> Recipe:
     """The recipe that a `tune_cfg` asks for."""
+    if not isinstance(wish, Mapping):
+        raise ConfigError(
+            f"next_tune_cfg yields a {type(wish).__name__}, expected a dict with `op` and "
+            "`calib_iteration`"
+        )
     keys = {(key.name, key.kind): key for key in space.choices}
     changes = {}
     for name, config in dict(wish.get("op", {})).items():
@@ -84,8 +92,15 @@ def recipe_of(space: TuningSpace, wish: TuneConfig) -> Recipe:
             )
         changes[key] = _choice(space, key, config)
     start = space.default()
-    samples = wish.get("calib_iteration", start.samples)
-    return Recipe({**start.ops, **changes}, samples, start.repairs)
+    return Recipe({**start.ops, **changes}, _samples(space, wish), start.repairs)
+
+
+def _samples(space: TuningSpace, wish: TuneConfig) -> int:
+    """The nearest of the numbers that are calibrated with: the original counts batches here."""
+    given = wish.get("calib_iteration", space.samples[0])
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise ConfigError(f"next_tune_cfg: calib_iteration is {given!r}, expected a number")
+    return min(space.samples, key=lambda count: abs(count - given))
 
 
 def _choice(space: TuningSpace, key: OpKey, wish: Mapping[str, Any]) -> OpConfig:

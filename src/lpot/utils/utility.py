@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -58,6 +58,18 @@ def Dequantize(data: Any, scale_info: tuple[float, float]) -> npt.NDArray[np.flo
     return (values * (max(abs(low), abs(high)) / 127.0)).astype(np.float32)
 
 
+def singleton(cls: type[Any]) -> Callable[..., Any]:
+    """Class decorator: one object for the whole process, made at the first call."""
+    made: list[Any] = []
+
+    def instance(*args: Any, **kwargs: Any) -> Any:
+        if not made:
+            made.append(cls(*args, **kwargs))
+        return made[0]
+
+    return instance
+
+
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """The original raises in the main thread when the time is over; that can't be done safely."""
@@ -82,5 +94,6 @@ __all__ = [
     "get_tuning_history",
     "recover",
     "set_backend",
+    "singleton",
     "time_limit",
 ]

@@ -12,8 +12,8 @@ from lpot.backends.tensorflow.prune import handed_out
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.schedule import learning_rate_factor
-from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, check_loss
-from lpot.core.errors import ConfigError, DataError, first_line
+from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, check_alike, check_loss
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel, first_line
 from lpot.core.progress import tracked
 
 TEACHES = "KnowledgeDistillationLoss"
@@ -26,6 +26,8 @@ def hooked_loop(
 
     Where the loss knows a teacher and none is given, that is the model as it was before.
     """
+    if teacher is not None and not isinstance(teacher, tf.keras.Model):
+        raise UnsupportedModel(f"the teacher is a {type(teacher).__name__}: give a Keras model")
     provide()
     ((name, options),) = section["optimizer"].items()
     kind, given = OPTIMIZERS.make("tensorflow", name, options, tf.keras.optimizers.Optimizer)
@@ -149,6 +151,7 @@ class KnowledgeDistillationLoss:
 
     def __call__(self, labels: Any, output: Any) -> Any:
         wanted = self._wanted
+        check_alike(output.shape, wanted.shape)
         apart = tf.reduce_sum(tf.exp(wanted) * (wanted - self._softened(output)), -1)
         found = self.by_teacher * self.temperature**2 * tf.reduce_mean(apart)
         if self.by_label and labels is not None:

@@ -14,7 +14,14 @@ from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import split
 from lpot.core.compress.schedule import learning_rate_factor
-from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, Trainers, check_loss
+from lpot.core.compress.trainers import (
+    CRITERIONS,
+    OPTIMIZERS,
+    Named,
+    Trainers,
+    check_alike,
+    check_loss,
+)
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
 
@@ -131,6 +138,7 @@ class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
                 "that the student is compared with",
                 "criterion.KnowledgeDistillationLoss",
             )
+        check_alike(output.shape, self.teacher_outputs.shape)
         found = self.by_teacher * soft_loss(output, self.teacher_outputs, self.temperature)
         if self.by_label and labels is not None:
             found = found + self.by_label * _against_labels(self.labels, output, labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from lpot.core.errors import ConfigError, TrainingError, did_you_mean
@@ -103,6 +103,22 @@ def check_loss(loss: float, epoch: int, batch: int) -> None:
     if not math.isfinite(loss):
         raise TrainingError(
             f"the loss became {loss} in batch {batch} of epoch {epoch}: lower learning_rate"
+        )
+
+
+def check_alike(student: Iterable[int], teacher: Iterable[int]) -> None:
+    """
+    >>> check_alike((8, 10), (8, 7))
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.TrainingError: the teacher gives [8, 7] where the student gives [8, 10]: both \
+must have the same outputs
+    """
+    given, wanted = list(student), list(teacher)
+    if given != wanted:
+        raise TrainingError(
+            f"the teacher gives {wanted} where the student gives {given}: both must have the same "
+            "outputs"
         )
 
 

@@ -18,7 +18,7 @@ from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.records import as_loader, as_native, terminal
-from lpot.jobs.compress.weights import training_data
+from lpot.jobs.compress.weights import trained_model, training_data
 from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
@@ -73,7 +73,7 @@ class Distiller(Hooked):
             raise found
         if isinstance(found, Exception):
             raise TrainingError(f"{who} raised {blame(found)}") from found
-        made: Model = backend.load(native)
+        made = trained_model(backend, native)
         request = Request(
             self.config, native, None, eval_func, as_loader(eval_loader), None, metric, postprocess
         )

@@ -90,7 +90,9 @@ def as_model(given: Any) -> Any:
 def as_native(given: Any) -> Any:
     """The framework's own object, of a record or a handle: what a training loop works on."""
     inner = as_model(given)
-    return inner.native if isinstance(inner, Handle) else inner
+    if not isinstance(inner, Handle):
+        return inner
+    return inner.native if inner.trainable is None else inner.trainable
 
 
 def terminal() -> Listener:

@@ -21,7 +21,7 @@ from lpot.core.compress.pruners import Pruners, PrunerSpec
 from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
 from lpot.core.compress.training_data import TrainingData
-from lpot.core.errors import ConfigError, LpotError, TrainingError
+from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal
 from lpot.core.model import Model
@@ -152,7 +152,8 @@ class WeightPruning:
             )
 
     def _result(self) -> PruneResult:
-        sparsity, accuracy = self.pruners.sparsity(), self._score() if self._evaluator else None
+        sparsity = self.pruners.sparsity()
+        accuracy = self._score_or_nan() if self._evaluator else None
         short = self.pruners.shortfalls()
         self.notes += [f"warning: {told}" for told in short]
         met, reached = None, not short
@@ -165,7 +166,7 @@ class WeightPruning:
         for note in self.notes:
             self.listener.note(note)
         return PruneResult(
-            self.backend.load(self.native) if self.evaluates else None,
+            trained_model(self.backend, self.native) if self.evaluates else None,
             sparsity,
             self.goal,
             self.baseline,
@@ -197,7 +198,7 @@ class WeightPruning:
         sparse = self.pruners.sparsity()
         if self._best is not None and sparse.share < self._best[1].share:
             return
-        accuracy = self._score()
+        accuracy = self._score_or_nan()
         if self.goal.is_met(accuracy, self.baseline):
             self._best = (self.pruners.store.snapshot(), sparse, accuracy)
 
@@ -217,14 +218,38 @@ class WeightPruning:
         return make_evaluator(request, self.backend.load(self.native), self.notes.append)
 
     def _score(self) -> float:
-        assert self._evaluator is not None
-        return self._evaluator(self.backend.load(self.native)).accuracy
+        evaluator = self._evaluator
+        assert evaluator is not None
+        found = guarded(lambda: evaluator(self.backend.load(self.native)).accuracy)
+        if isinstance(found, LpotError):
+            raise found
+        if isinstance(found, Exception):
+            raise EvaluationError(f"the evaluation raised {blame(found)}") from found
+        return float(found)
+
+    def _score_or_nan(self) -> float:
+        """A model that can't be evaluated holds no bar; what was trained so far is not lost."""
+        try:
+            return self._score()
+        except EvaluationError as error:
+            told = f"warning: {error}; such a state does not count"
+            if told not in self.notes:
+                self.notes.append(told)
+            return math.nan
 
     def _loop_of_yaml(self) -> Callable[[Any], Any]:
         section = None if self.config.pruning is None else self.config.pruning.train
         loader = training_data(self.config, section, self.train, "pruning.train", self.backend)
         assert isinstance(self.backend, Sparsifiable)
         return self.backend.hooked_loop(plain(section), loader, self.hooks or self)
+
+
+def trained_model(backend: Any, native: Any) -> Model:
+    """The handle of what was trained, from which it can be trained on."""
+    made: Model = backend.load(native)
+    if type(made.native) is not type(native):  # Keras: a graph
+        made.trainable = native
+    return made
 
 
 def training_data(config: Config, section: Any, given: Any, path: str, backend: Any) -> Any:

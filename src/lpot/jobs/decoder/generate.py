@@ -14,7 +14,7 @@ import numpy as np
 from lpot.core.errors import DataError, HistoryError
 from lpot.core.model import Model
 from lpot.jobs.decoder.prepare import FP32_FOLDER, MODEL, OUT_FOLDER
-from lpot.jobs.decoder.tokens import MASK, PLACES, feeds, is_cache, tokenizer_in
+from lpot.jobs.decoder.tokens import MASK, PLACES, feeds, is_cache, positions_in, tokenizer_in
 from lpot.jobs.load import load
 
 
@@ -48,6 +48,11 @@ def continue_text(run: Path, prompt: str, count: int = 32) -> Continuation:
     """The workspace's decoder on a prompt, with FP32 beside it where that is there."""
     folder = run / OUT_FOLDER
     if not (folder / MODEL).is_file():
+        if (run / FP32_FOLDER / MODEL).is_file():
+            raise HistoryError(
+                f"{run}: there is no decoder in low precision in it: the tuning ended with FP32, "
+                "or has not ended yet (its report says which)"
+            )
         raise HistoryError(
             f"{run}: no {OUT_FOLDER}/{MODEL} in it: give the workspace of a tuning of a decoder "
             "with `approach: weight_only`"
@@ -56,6 +61,14 @@ def continue_text(run: Path, prompt: str, count: int = 32) -> Continuation:
     ids = np.asarray(tokenizer.encode(prompt).ids, np.int64)
     if not len(ids):
         raise DataError("the prompt is empty: it has no token to continue from")
+    positions = positions_in(folder)
+    if positions is not None:
+        if len(ids) > positions:
+            raise DataError(
+                f"the prompt has {len(ids)} tokens, but the model has {positions} positions: give "
+                "a shorter one"
+            )
+        count = min(count, positions - len(ids) + 1)
     ends = _ends(folder)
     low = generate(load(folder / MODEL), ids, count, ends)
     reference = run / FP32_FOLDER / MODEL

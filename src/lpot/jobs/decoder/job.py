@@ -22,11 +22,10 @@ from lpot.core.strategy import Tradeoff, Tradeoffs
 from lpot.jobs.decoder.paired import PairedPerplexity
 from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
-from lpot.jobs.decoder.tokens import TOKENIZER, is_cache
+from lpot.jobs.decoder.tokens import GENAI, TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job
 
-GENAI = "genai_config.json"
 SHARES = (1.0, 0.5)  # of the best's error: what a second format may add, tried in turn
 
 

@@ -10,9 +10,10 @@ from lpot.backends import export_decoder, get_backend, is_decoder, why_no_decode
 from lpot.config.schema import Config
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
+from lpot.core.progress import Listener
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.batches import joined
-from lpot.jobs.decoder.tokens import TokenWindows, windows_of
+from lpot.jobs.decoder.tokens import TokenWindows, positions_in, windows_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.evaluation import plain
 from lpot.jobs.tune.request import Request
@@ -20,6 +21,7 @@ from lpot.jobs.tune.request import Request
 FP32_FOLDER, OUT_FOLDER, MODEL = "fp32", "decoder", "model.onnx"
 USUAL = ("auto", "basic")  # strategies that nobody asked for by name
 SAMPLES = 16  # windows that GPTQ is calibrated on, unless more are asked for
+LENGTH = "quantization.weight_only.prompt_length"
 METRIC, LAST_WORD = "perplexity", "last_word"
 
 
@@ -45,6 +47,7 @@ def prepared(request: Request) -> Request:
         model = export_decoder(model, place)
         folder = folder or place  # a tokenizer that is missing is missed where the user looks
         request = replace(request, backend=get_backend("onnx"))  # whatever it was written in
+        config = _with_windows_that_fit(config, place, request.listener)
     section = config.quantization.weight_only
     texts = (
         (request.calib, section.calibration_text, "calibration_text"),
@@ -66,6 +69,21 @@ def prepared(request: Request) -> Request:
     if unseen is not None:
         found = replace(found, held_out=unseen)
     return _scored(found, calib, held)
+
+
+def _with_windows_that_fit(config: Config, place: Path, listener: Listener) -> Config:
+    """Windows no longer than the decoder's positions; a length that was asked for is refused."""
+    length = config.quantization.weight_only.prompt_length
+    positions = positions_in(place)
+    if positions is None or length <= positions:
+        return config
+    if "prompt_length" in config.quantization.weight_only.model_fields_set:
+        raise ConfigError(
+            f"given {length}, but the model has {positions} positions: give {positions} or less",
+            LENGTH,
+        )
+    listener.note(f"the model has {positions} positions: windows of text are that long")
+    return change_config(config, {LENGTH: positions})
 
 
 def _given(by_code: Any, by_file: str | None, key: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,7 +18,7 @@ from lpot.core.tune import guarded
 FEWEST = 2  # tokens of a window: one to read and one to predict
 IGNORED = -100  # a label that no metric asks for
 IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
-TOKENIZER = "tokenizer.json"
+TOKENIZER, GENAI = "tokenizer.json", "genai_config.json"
 LONGEST_PLACE = 256  # letters of a path
 
 
@@ -191,6 +192,14 @@ def tokenizer_in(folder: Path | None) -> Any:
     if isinstance(found, Exception):  # plain Exceptions, of a library in Rust
         raise DataError(f"{place}: can't be read ({found}): save the tokenizer again") from found
     return found
+
+
+def positions_in(folder: Path) -> int | None:
+    """How many positions the decoder in a folder has, where its genai_config.json tells."""
+    try:
+        return int(json.loads((folder / GENAI).read_text("utf-8"))["model"]["context_length"])
+    except (OSError, ValueError, KeyError, TypeError, ArithmeticError, RecursionError):
+        return None
 
 
 def _is_numbers(source: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
+from lpot.backends.onnx.decoder.rotary import LONGEST
 from lpot.backends.onnx.decoder.shape import DecoderShape
 from lpot.backends.onnx.decoder.tensors import FolderTensors, NotedTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
@@ -185,6 +186,7 @@ def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, An
     end = config.get("eos_token_id")
     first_end = end[0] if isinstance(end, list) and end else end
     pad = config.get("pad_token_id")
+    positions = min(shape.positions, LONGEST) if shape.rotary else shape.positions
     decoder = {
         "session_options": {"provider_options": []},
         "filename": MODEL,
@@ -210,14 +212,14 @@ def genai_config(shape: DecoderShape, config: Mapping[str, Any]) -> dict[str, An
         "bos_token_id": config.get("bos_token_id") or 0,
         "eos_token_id": end if end is not None else 0,
         "pad_token_id": pad if pad is not None else (first_end or 0),
-        "context_length": shape.positions,
+        "context_length": positions,
         "vocab_size": shape.vocabulary,
         "decoder": decoder,
     }
     search = {
         "do_sample": False,
         "early_stopping": True,
-        "max_length": shape.positions,
+        "max_length": positions,
         "min_length": 0,
         "num_beams": 1,
         "num_return_sequences": 1,

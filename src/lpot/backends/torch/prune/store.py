@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
+from lpot.core.errors import UnsupportedModel
 
 _LAYERS = (
     nn.Linear,
@@ -22,10 +23,18 @@ _LAYERS = (
 _BIASES = ("bias_k", "bias_v")  # of attention: they have an axis more than they need
 
 
+def check_trainable(given: Any) -> None:
+    if not isinstance(given, nn.Module):
+        raise UnsupportedModel(
+            f"a {type(given).__name__} can't be trained here: give the torch module"
+        )
+
+
 class ModuleWeights:
     """Reads and masks parameters in place."""
 
     def __init__(self, root: nn.Module) -> None:
+        check_trainable(root)
         self.root = root
         self._own = dict(root.named_parameters())
         owners = {name: root.get_submodule(name.rpartition(".")[0]) for name in self._own}

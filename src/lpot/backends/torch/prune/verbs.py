@@ -19,7 +19,7 @@ from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
 from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
-from lpot.backends.torch.prune.store import ModuleWeights
+from lpot.backends.torch.prune.store import ModuleWeights, check_trainable
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Kept, Left
 from lpot.core.compress.prunable import Parts
@@ -104,6 +104,7 @@ class PruneVerbs:
     def distilling_loop(
         self, section: Mapping[str, Any], loader: Iterable[Any], teacher: nn.Module, hooks: Any
     ) -> Callable[[nn.Module], None]:
+        check_trainable(teacher)
         ((_, options),) = section["criterion"].items()
         return training_loop(section, loader, hooks, taught_loss(teacher, options or {}))
 
