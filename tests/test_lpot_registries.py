@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import pytest
@@ -71,3 +72,11 @@ def test_a_strategy_that_does_not_yield_is_told() -> None:
     bare: Any = type("Context", (), {"seed": 0, "baseline": 1.0, "latency": None})()
     with pytest.raises(ConfigError, match="let it yield"):
         next(strategy_of(SilentTuneStrategy)(SPACE, bare))
+
+
+def test_inner_modules_of_the_original_say_where_to_look() -> None:
+    for name in ("lpot.adaptor.pytorch", "lpot.model.torch_model", "lpot.ux"):
+        with pytest.raises(ModuleNotFoundError, match=r"docs/migration\.md says what replaces it"):
+            importlib.import_module(name)
+    with pytest.raises(ImportError, match="cannot import name 'nothing'"):
+        exec("from lpot.experimental import nothing")

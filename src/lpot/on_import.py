@@ -1,7 +1,7 @@
 """What lpot adds to a library at the moment that library is imported, and not before.
 
 `import lpot` imports no framework. Who imports transformers, before or after, finds in it the
-reader of folders that lpot saved.
+reader of folders that lpot saved. A module of lpot that is not there is told, with a page to read.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ ENVIRONMENT = {"tensorflow": ("TF_ENABLE_ONEDNN_OPTS", "1")}
 
 def install() -> None:
     """Register what can be registered now; wait for the rest."""
+    if not any(isinstance(item, _Told) for item in sys.meta_path):
+        sys.meta_path.append(_Told())
     for library, (name, value) in ENVIRONMENT.items():
         if library not in sys.modules:
             os.environ.setdefault(name, value)
@@ -38,6 +40,20 @@ def install() -> None:
 
 def _register(module: ModuleType) -> None:
     importlib.import_module(SEAMS[module.__name__]).register(module)
+
+
+class _Told(MetaPathFinder):
+    """Asked last: nobody has found the module."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> None:
+        if fullname.startswith("lpot."):
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r}; if it is an inner module of LPOT 1.x, "
+                "docs/migration.md says what replaces it",
+                name=fullname,
+            )
 
 
 class _Waiting(MetaPathFinder):

@@ -246,3 +246,12 @@ def test_an_evaluation_that_fails_says_its_line_and_later_costs_no_training() ->
     assert prune.result.met and not prune.result.reached and prune.result.accuracy == 0.8
     assert prune.result.sparsity.share == pytest.approx(0.25, abs=0.01)
     assert sum("such a state does not count" in note for note in prune.result.notes) == 1
+
+
+@pytest.mark.parametrize("mode", [False, True])
+def test_the_mode_of_a_module_is_as_it_was(mode: bool) -> None:
+    prune = Pruning(conf())
+    module = net().train(mode)
+    prune.model, prune.train_dataloader = module, BATCHES
+    prune()
+    assert module.training is mode

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lpot.core.weight_only.awq import scaled
-from lpot.core.weight_only.gptq import Settings, gptq
+from lpot.core.weight_only.gptq import Settings, factored, gptq, inverse_factor
 from lpot.core.weight_only.grid import BITS, GROUPS, Format, Rounded, encode, fit
 from lpot.core.weight_only.learned import DAMPING, learned, refitted
 from lpot.core.weight_only.nearest import round_to_nearest
@@ -127,6 +127,21 @@ def test_gptq_takes_inputs_that_were_never_active_and_hessians_without_rank() ->
     assert np.isfinite(broken).all()
     with pytest.raises(ValueError, match="does not match 64 columns"):
         gptq(weight, np.eye(32), Format(4, 32))
+
+
+@pytest.mark.parametrize("columns", (7, 64, 150))
+def test_the_factor_is_that_of_the_inverse(columns: int) -> None:
+    x = np.random.default_rng(0).standard_normal((300, columns))
+    hessian = x.T @ x / 300
+    order = np.random.default_rng(1).permutation(columns)
+    factor = inverse_factor(hessian, order, 0.01)
+    damped = hessian[np.ix_(order, order)]
+    damped[np.diag_indices(columns)] += 0.01 * np.diagonal(hessian).mean()
+    assert not np.tril(factor, -1).any()
+    np.testing.assert_allclose(factor.T @ factor, np.linalg.inv(damped), atol=1e-5)
+    weight = _weight(5, columns)
+    once = gptq(weight, factored(hessian), Format(4, 32))
+    assert np.array_equal(once.codes, gptq(weight, hessian, Format(4, 32)).codes)
 
 
 @pytest.mark.parametrize("columns", (40, 33, 64))

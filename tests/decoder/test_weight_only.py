@@ -156,7 +156,27 @@ def test_each_product_sees_what_the_rounded_ones_before_it_give(
     first = np.tanh(rows @ store.get("first", word["first"]).values().T)
     for name, x in (("first", rows), ("second", first)):
         truth = x.T @ x / len(x)
-        np.testing.assert_allclose(seen[name], truth, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(seen[name].hessian, truth, rtol=1e-3, atol=1e-4)
+
+
+def test_inputs_are_factored_once_for_all_formats_and_never_where_they_are_too_many(
+    backend: WeightOnlyBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import lpot.backends.onnx.weight_only.rounding as rounding
+
+    model = backend.load(small_net())
+    space = restrict(backend.inspect(model), ())
+    observations = backend.observe(model, _ids(), (0,))[0]
+    sizes: list[int] = []
+    usual = rounding.factored
+    monkeypatch.setattr(rounding, "factored", lambda h: (sizes.append(len(h)), usual(h))[1])
+    backend.keep_in(tmp_path / "all")
+    backend.tradeoffs(model, space.choices, observations)
+    assert sizes == [64, 96]
+    monkeypatch.setattr(rounding, "WIDEST", 64)
+    backend.keep_in(tmp_path / "narrow")
+    assert backend.build(model, space.default(), observations).recipe == space.default()
+    assert sizes == [64, 96, 64]
 
 
 def test_segments_hold_no_more_than_passes_between_layers(tmp_path: Path) -> None:

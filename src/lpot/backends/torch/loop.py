@@ -44,6 +44,7 @@ def training_loop(
             OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
         rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
+        mode = module.training
         for epoch in tracked(epochs):
             module.train()
             _tell(hooks, "on_epoch_begin", epoch)
@@ -59,6 +60,7 @@ def training_loop(
                 optimizer.step()
                 _tell(hooks, "on_batch_end")
             _tell(hooks, "on_epoch_end")
+        module.train(mode)
 
     return train
 

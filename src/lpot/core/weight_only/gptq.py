@@ -22,6 +22,7 @@ ROWS = 4096  # that are worked on at a time
 BLOCK = 32  # columns whose error is passed on at once
 DAMPING = 0.01  # share of the mean diagonal that is added to it
 MOST_DAMPING = 10.0
+SMALL_TRIANGLE = 64
 
 
 @dataclass(frozen=True)
@@ -34,20 +35,39 @@ class Settings:
 USUAL = Settings()
 
 
-def gptq(
-    weight: Floats, hessian: npt.NDArray[Any], fmt: Format, settings: Settings = USUAL
-) -> Rounded:
-    """The weight ([N, K]) on the grid; `hessian` ([K, K]) is the mean of x xᵀ over the inputs."""
-    columns = weight.shape[1]
-    if hessian.shape != (columns, columns):
-        raise ValueError(f"a Hessian of {hessian.shape} does not match {columns} columns")
+@dataclass(frozen=True, eq=False)
+class Factored:
+    """What the inputs of a product say of its columns: the same for all formats, and for all
+    products with these inputs. Finding it takes most of the time where there are many columns."""
+
+    energy: Floats
+    order: npt.NDArray[Any]
+    factor: Floats
+
+
+def factored(hessian: npt.NDArray[Any], settings: Settings = USUAL) -> Factored:
+    """`hessian` ([K, K]) is the mean of x xᵀ over the inputs."""
     if not np.isfinite(hessian).all():  # the calibration overflowed: each column for itself
-        hessian = np.eye(columns)
+        hessian = np.eye(len(hessian))
     energy = np.diagonal(hessian).astype(np.float32)
-    order = np.argsort(-energy, kind="stable") if settings.act_order else np.arange(columns)
-    factor = inverse_factor(hessian, order, settings.damping)
+    order = np.argsort(-energy, kind="stable") if settings.act_order else np.arange(len(energy))
+    return Factored(energy, order, inverse_factor(hessian, order, settings.damping))
+
+
+def gptq(
+    weight: Floats,
+    inputs: npt.NDArray[Any] | Factored,
+    fmt: Format,
+    settings: Settings = USUAL,
+) -> Rounded:
+    """The weight ([N, K]) on the grid; the inputs as their Hessian, or as it was factored."""
+    known = inputs if isinstance(inputs, Factored) else factored(inputs, settings)
+    columns = weight.shape[1]
+    if len(known.energy) != columns:
+        size = len(known.energy)
+        raise ValueError(f"a Hessian of {size} inputs does not match {columns} columns")
     parts = [
-        _rows(weight[at : at + ROWS], energy, order, factor, fmt, settings)
+        _rows(weight[at : at + ROWS], known.energy, known.order, known.factor, fmt, settings)
         for at in range(0, len(weight), ROWS)
     ]
     codes, scales, zeros = zip(*parts, strict=True)
@@ -60,19 +80,37 @@ def gptq(
 
 
 def inverse_factor(hessian: npt.NDArray[Any], order: npt.NDArray[Any], damping: float) -> Floats:
-    """The upper Cholesky factor of the damped Hessian's inverse, in the order of the columns."""
-    ordered: Doubles = hessian[np.ix_(order, order)].astype(np.float64)
+    """The upper Cholesky factor of the damped Hessian's inverse, in the order of the columns.
+
+    With rows and columns in reverse, the Hessian is U Uᵀ with an upper triangle U, whose inverse it
+    is: nothing but a triangle need be inverted.
+    """
+    ordered: Doubles = hessian[np.ix_(order[::-1], order[::-1])].astype(np.float64)
     diagonal = np.diagonal(ordered).copy()
     diagonal[diagonal <= 0] = 1.0  # an input that was never active: any weight will do
     mean = float(diagonal.mean())
     while damping <= MOST_DAMPING:
         np.fill_diagonal(ordered, diagonal + damping * mean)
         try:
-            inverse = np.linalg.inv(ordered)
-            return np.linalg.cholesky((inverse + inverse.T) / 2).T.astype(np.float32)
+            upper: Doubles = np.ascontiguousarray(np.linalg.cholesky(ordered)[::-1, ::-1])
         except np.linalg.LinAlgError:
             damping *= 10
+            continue
+        return _inverse(upper).astype(np.float32)
     return np.eye(len(order), dtype=np.float32)
+
+
+def _inverse(upper: Doubles) -> Doubles:
+    """Of a triangle, by halves: most of the work is in products."""
+    size = len(upper)
+    if size <= SMALL_TRIANGLE:
+        return np.triu(np.linalg.inv(upper))
+    half = size // 2
+    found = np.zeros_like(upper, order="C")
+    first = found[:half, :half] = _inverse(upper[:half, :half])
+    second = found[half:, half:] = _inverse(upper[half:, half:])
+    found[:half, half:] = -(first @ upper[:half, half:]) @ second
+    return found
 
 
 def _rows(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from onnx import NodeProto
@@ -26,11 +28,23 @@ from lpot.core.inputs import by_name
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpConfig
 from lpot.core.weight_only.awq import scaled
-from lpot.core.weight_only.gptq import gptq
+from lpot.core.weight_only.gptq import Factored, factored, gptq
 from lpot.core.weight_only.learned import learned
 from lpot.core.weight_only.nearest import round_to_nearest
 
 Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
+WIDEST = 1 << 14  # columns whose Hessian is worth its memory; wider ones are rounded to nearest
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What a product's inputs were; factored once for all formats and products with them."""
+
+    hessian: np.ndarray
+
+    @cached_property
+    def factored(self) -> Factored:
+        return factored(self.hessian)
 
 
 def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: WeightStore) -> None:
@@ -44,7 +58,7 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
         for name, configs in wanted.items()
     }
     nodes = [node for node in graph.nodes if left.get(node.name)]
-    layered = {n.name for n in graph.nodes if batches and n.name in left and n.op_type != "Gather"}
+    layered = {n.name for n in graph.nodes if batches and n.name in left and _is_seen(graph, n)}
     segments = cut(graph, layered)
     while segments and not any(left.get(node.name) for node in segments[-1].nodes):
         segments.pop()
@@ -62,13 +76,21 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
         here = [node for node in segment.nodes if node.name in layered and left[node.name]]
         tables = [node for node in segment.nodes if node.op_type == "Gather"]
         known = _rounded_weights(graph, tables, wanted, store)
-        seen = _seen(graph, segment, here, held, known) if here else {}
+        hessians = _seen(graph, segment, here, held, known) if here else {}
+        last, inputs = "", None
         for node in here:
             next(steps, None)
-            _round_one(graph, node, left[node.name], seen[node.input[0]], store)
+            if inputs is None or node.input[0] != last:  # one is held at a time: they are large
+                last, inputs = node.input[0], Seen(hessians[node.input[0]])
+            _round_one(graph, node, left[node.name], inputs, store)
         if segment is not segments[-1]:
             known = _rounded_weights(graph, segment.nodes, wanted, store)
             held = _passed(graph, segment, held, known)
+
+
+def _is_seen(graph: Graph, node: NodeProto) -> bool:
+    """Is it a product whose inputs are looked at?"""
+    return node.op_type != "Gather" and len(graph.weights[node.input[1]]) <= WIDEST
 
 
 def _seen(
@@ -117,12 +139,13 @@ def _round_one(
     graph: Graph,
     node: NodeProto,
     configs: Sequence[OpConfig],
-    hessian: np.ndarray | None,
+    inputs: Seen | None,
     store: WeightStore,
 ) -> None:
     weight = rows_of(graph, node)
     for config in configs:
-        stored = _rounded(weight, config, hessian)
+        stored = _rounded(weight, config, inputs)
+        hessian = None if inputs is None else inputs.hessian
         store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
     release_pages(graph.weights[name] for name in node.input if name in graph.weights)
 
@@ -134,15 +157,15 @@ def rows_of(graph: Graph, node: NodeProto) -> np.ndarray:
     return np.ascontiguousarray(graph.weights[node.input[1]].T)
 
 
-def _rounded(weight: np.ndarray, config: OpConfig, hessian: np.ndarray | None) -> Stored:
+def _rounded(weight: np.ndarray, config: OpConfig, inputs: Seen | None) -> Stored:
     assert config.weight is not None
     fmt, word = format_of(config), config.weight.algorithm
-    if hessian is None:
+    if inputs is None:
         return Stored(round_to_nearest(weight, fmt))
     if word in (GPTQ, LEARNED):
-        found = gptq(weight, hessian, fmt)
-        return Stored(learned(weight, hessian, found) if word == LEARNED else found)
-    energy = np.diagonal(hessian).astype(np.float32)
+        found = gptq(weight, inputs.factored, fmt)
+        return Stored(learned(weight, inputs.hessian, found) if word == LEARNED else found)
+    energy = np.diagonal(inputs.hessian).astype(np.float32)
     if word == AWQ:
         scales, rounded = scaled(weight, energy, fmt)
         return Stored(rounded, 1 / scales)
