@@ -4,7 +4,8 @@
 
 The 2000 images are split: 1400 train the pruned model (with crops, flips and colours, after the
 FP32 model, without labels), 600 that it never sees evaluate it. With --evaluate-on (an .npz file
-with other images `x`, channels last, 0 to 255, and their labels `y`) all 2000 are trained on.
+with other images `x`, channels last, 0 to 255, and their labels `y`) all 2000 are trained on. With
+--train-on (an .npz file of such images; no labels are needed) those are trained on instead.
 Photographs of any kind help: where the folder has imagenet-samples/ or coco2017-slice/, parts of
 theirs are trained on, too. In the end the pruned INT8 model is timed in turns with plain INT8.
 """
@@ -64,7 +65,10 @@ class ResNet20(nn.Module):
 
 class Augmented:
     """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images
-    are others, if there are any: nobody knows their labels, but the FP32 model's outputs do."""
+    are others, if there are any: nobody knows their labels, but the FP32 model's outputs do. An
+    epoch is at most so many batches."""
+
+    MOST = 64
 
     def __init__(
         self, images: np.ndarray, others: np.ndarray, size: int = 32, mixes: bool = False
@@ -74,7 +78,7 @@ class Augmented:
         self.draw = np.random.default_rng(0)
 
     def __len__(self) -> int:
-        return len(self.images) // self.own
+        return min(len(self.images) // self.own, self.MOST)
 
     def __iter__(self) -> Iterator[tuple[np.ndarray, None]]:
         order = self.draw.permutation(len(self.images))
@@ -142,13 +146,19 @@ def pictures(folders: Iterable[Path], each: int = 40) -> np.ndarray:
 def images_in(path: Path) -> tuple[np.ndarray, np.ndarray]:
     with np.load(path) as found:
         arrays = sorted((found[name] for name in found.files), key=lambda array: -array.ndim)
-    return scaled(arrays[0]), arrays[1].reshape(-1).astype(np.int64)
+    labels = arrays[1] if len(arrays) > 1 else np.zeros(len(arrays[0]))
+    return scaled(arrays[0]), labels.reshape(-1).astype(np.int64)
 
 
-def split_of(folder: Path, others: Path | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def split_of(
+    folder: Path, others: Path | None, trained: Path | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Images to train on; images and labels to evaluate on."""
     images, labels = images_in(folder / "cifar10_keras_cnn" / "cifar10_test2000.npz")
     order = np.random.default_rng(1).permutation(len(images))
+    if trained is not None:
+        found = (images, labels) if others is None else images_in(others)
+        return images_in(trained)[0], *found
     if others is not None:
         return images[order], *images_in(others)
     return images[order[:TRAINED]], images[order[TRAINED:]], labels[order[TRAINED:]]
@@ -189,6 +199,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--learning-rate", type=float, default=6e-4)
     parser.add_argument("--batch-size", type=int, default=64, help="that will be served")
     parser.add_argument("--evaluate-on", type=Path, help=".npz file of other images; see above")
+    parser.add_argument("--train-on", type=Path, help=".npz file of images to train on instead")
     parser.add_argument(
         "--photographs",
         type=Path,
@@ -200,10 +211,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     net = ResNet20().eval()
     weights = given.data / "race" / "resnet20.pt"
     net.load_state_dict(torch.load(weights, weights_only=True))
-    images, *others = split_of(given.data, given.evaluate_on)
+    images, *others = split_of(given.data, given.evaluate_on, given.train_on)
     folders = given.photographs
     if folders is None:
-        folders = [given.data / name for name in PHOTOGRAPHS]
+        folders = [given.data / name for name in PHOTOGRAPHS] if given.train_on is None else []
     train = Augmented(images, pictures(folders), 64)
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
     evaluate = scorer(*others)
