@@ -13,6 +13,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.batches import joined
+from lpot.jobs.decoder.module import as_onnx, is_module
 from lpot.jobs.decoder.tokens import TokenWindows, positions_in, windows_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.evaluation import plain
@@ -41,8 +42,11 @@ def prepared(request: Request) -> Request:
     lacking = "" if is_decoder(model) else why_no_decoder(model)
     if lacking:
         raise UnsupportedModel(f"{model}: {lacking}")
-    if is_decoder(model):
-        place = _workspace(request, config) / FP32_FOLDER
+    place = _workspace(request, config) / FP32_FOLDER
+    if not is_decoder(model) and is_module(model):
+        request = as_onnx(request, place)
+        model = request.model
+    elif is_decoder(model):
         request.listener.phase("writing the decoder as ONNX")
         model = export_decoder(model, place)
         folder = folder or place  # a tokenizer that is missing is missed where the user looks

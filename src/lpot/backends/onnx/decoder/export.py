@@ -44,11 +44,13 @@ BESIDE = (
 
 
 def is_decoder(source: Any) -> bool:
-    """Is it a transformers model: a folder with config.json and weights, or such an object?"""
+    """Is it a transformers model: a folder with config.json and weights, or an object that can
+    generate?"""
     if isinstance(source, str | Path):
         folder = Path(source)
         return (folder / "config.json").is_file() and not any(folder.glob("*.onnx"))
-    return any(cls.__module__.startswith("transformers.") for cls in type(source).__mro__)
+    known = any(cls.__module__.startswith("transformers.") for cls in type(source).__mro__)
+    return known and callable(getattr(source, "generate", None))
 
 
 def why_no_decoder(source: Any) -> str:
