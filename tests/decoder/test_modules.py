@@ -57,6 +57,7 @@ def test_a_module_s_linears_in_few_bits(tmp_path: Path, monkeypatch: pytest.Monk
         evaluate=fidelity,
         approach="weight_only",
         goal=0.05,
+        config={"tuning": {"objective": "modelsize"}},
         workspace=tmp_path / "w",
         measure_speed=False,
     )
