@@ -83,10 +83,10 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/minilm"))
-    parser.add_argument("--epochs", type=int, default=2)
-    parser.add_argument("--ratio", type=float, nargs="+", default=[0.27])
+    parser.add_argument("--epochs", type=int, default=3)
+    parser.add_argument("--ratio", type=float, nargs="+", default=[0.33])
     parser.add_argument("--learning-rate", type=float, default=1e-4)
-    parser.add_argument("--batch-size", type=int, default=16, help="that will be served")
+    parser.add_argument("--batch-size", type=int, default=8, help="that will be served")
     parser.add_argument("--pairs", type=int, default=None, help="of the training pairs")
     given = parser.parse_args(argv)
 
