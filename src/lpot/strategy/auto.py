@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
+from lpot.core.recipe import FP32, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Steps, StrategyContext, policy
 from lpot.core.trial import Trial
@@ -12,6 +10,7 @@ from lpot.strategy.belief import FEW
 from lpot.strategy.fewest import Fallbacks, all_low, fewest_float, most_of_fewest
 from lpot.strategy.improve import improve, is_timed
 from lpot.strategy.order import able, fallback_order, is_fp32, weight
+from lpot.strategy.ranges import other_ranges
 from lpot.strategy.regain import returned
 
 LEAST_ERROR = 1e-12  # so that a gain can be divided by it
@@ -120,26 +119,10 @@ def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> 
 def _nearer_to_fp32(space: TuningSpace, context: StrategyContext, recipe: Recipe) -> Steps[None]:
     """Each other algorithm for the ranges; then the most sensitive ops in float, twice as many each
     time, up to half of those that are in low precision."""
-    algorithms = dict.fromkeys(
-        option.activation.algorithm
-        for options in space.choices.values()
-        for option in options
-        if not option.is_float and option.activation.algorithm is not None
-    )
-    variants = [_with_algorithm(space, recipe, word) for word in algorithms]
+    variants = other_ranges(space, recipe)
     order = [key for key in fallback_order(space, context.ranking()) if key in recipe.low_ops]
     count = 1
     while count <= len(order) // 2:
         variants.append(space.with_float(recipe, order[:count]))
         count *= 2
     yield [variant for variant in dict.fromkeys(variants) if variant != recipe]
-
-
-def _with_algorithm(space: TuningSpace, recipe: Recipe, algorithm: str) -> Recipe:
-    changes: dict[OpKey, OpConfig] = {}
-    for key in recipe.low_ops:
-        wanted = replace(recipe.ops[key].activation, algorithm=algorithm)
-        config = replace(recipe.ops[key], activation=wanted)
-        if config in space.choices[key]:
-            changes[key] = config
-    return recipe.replace(changes)

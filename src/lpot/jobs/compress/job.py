@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lpot.config.schema import Config
 from lpot.core.backend import Observations
@@ -30,7 +30,13 @@ from lpot.jobs.compress.stoppable import Stoppable, Stopped
 from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
 from lpot.jobs.tune.job import Job
+from lpot.strategy.ranges import other_ranges
 
+Outcome = Literal["met", "slow", "missed"]  # of a level
+GOES_ON: Mapping[Outcome, str] = {
+    "slow": "meets the bar only with ops in FP32: less pruning, and none, are tried, too",
+    "missed": "does not meet the bar: trying a smaller share",
+}
 NEAR = 0.8  # of the wanted share of the latency: less than that is told
 
 
@@ -81,29 +87,38 @@ class Levels:
     # -- the search ---------------------------------------------------------------------------
 
     def propose(self, space: TuningSpace, context: StrategyContext) -> Proposals:
+        """A level that meets the bar only with ops in FP32 may be slower than plain INT8: the
+        search goes on, and the fastest counts."""
+        pruned_met = False
         for ratio in self.settings.ratios:
             if not self._ready(ratio):
                 continue
-            if (yield from self._level(space, context, ratio)):
+            outcome = yield from self._level(space, context, ratio)
+            if outcome == "met":
                 return
-            self.job.add_note(f"{pruned(ratio)} does not meet the bar: trying a smaller share")
-        if not (yield from self._search(space, context, None)):
-            return
-        self.job.add_note("no pruned model met the bar: the model is quantized without pruning")
+            pruned_met |= outcome == "slow"
+            self.job.add_note(f"{pruned(ratio)} {GOES_ON[outcome]}")
+        met = yield from self._search(space, context, None)
+        if met and not pruned_met:
+            self.job.add_note("no pruned model met the bar: the model is quantized without pruning")
 
     def _level(
         self, space: TuningSpace, context: StrategyContext, ratio: float
-    ) -> Generator[Sequence[Recipe], Sequence[Trial], bool]:
+    ) -> Generator[Sequence[Recipe], Sequence[Trial], Outcome]:
         """INT8 at once; where that is not enough, is it the pruning or the rounding?"""
         default = space.default()
         (trial,) = yield [_marked(default, ratio)]
         if trial.met:
-            return True
+            return "met"
         (trial,) = yield [_marked(default.with_float(default.low_ops), ratio)]
         if not trial.met:
-            return False
-        found = yield from self._search(space, context, ratio)
-        return found or trial.met
+            return "missed"
+        for recipe in other_ranges(space, default):
+            (trial,) = yield [_marked(recipe, ratio)]
+            if trial.met:
+                return "met"
+        yield from self._search(space, context, ratio)
+        return "slow"
 
     def _search(
         self, space: TuningSpace, context: StrategyContext, ratio: float | None
