@@ -31,6 +31,7 @@ def has_codes() -> bool:
         try:
             coded = torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
             torch._make_per_tensor_quantized_tensor(torch.zeros(1, dtype=torch.int8), 1.0, 0)
+            torch._empty_affine_quantized([1], scale=1.0, zero_point=0, dtype=torch.quint8)
             torch.ops.quantized.add(coded, coded, 1.0, 0)
         except ABSENT:
             return False

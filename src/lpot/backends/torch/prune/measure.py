@@ -80,11 +80,8 @@ class _Readers(TorchDispatchMode):  # type: ignore[misc]
     On its way there a value may be reshaped or scaled.
     """
 
-    _SUMS = (torch.ops.aten.add, torch.ops.aten.add_)
-    _PASSING = (
-        *(torch.ops.aten.mul, torch.ops.aten.mul_, torch.ops.aten.view, torch.ops.aten.clone),
-        *(torch.ops.aten._unsafe_view, torch.ops.aten.transpose, torch.ops.aten.permute),
-    )
+    _SUMS = ("add", "add_")
+    _PASSING = ("mul", "mul_", "view", "_unsafe_view", "clone", "transpose", "permute")
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,11 +96,12 @@ class _Readers(TorchDispatchMode):  # type: ignore[misc]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         out = func(*args, **(kwargs or {}))
         read = [item for item in tree_leaves((args, kwargs)) if isinstance(item, torch.Tensor)]
+        op = func.overloadpacket.__name__
         for tensor in read:
             names = self._waiting.pop(id(tensor), set())
-            if names and func.overloadpacket in self._SUMS:
+            if names and op in self._SUMS:
                 self.branches |= names
-            elif names and func.overloadpacket in self._PASSING:
+            elif names and op in self._PASSING:
                 self.wait(out, names)
         return out
 
