@@ -16,6 +16,8 @@ import onnx
 import onnxruntime as ort
 from onnxruntime.quantization import QuantType, matmul_nbits_quantizer, quantize_dynamic
 
+from lpot.backends.onnx.decoder.in_place import Cache, InPlace
+
 
 class Decoder(Protocol):
     size: int  # bytes of its file, or of its tensors where it has none
@@ -57,14 +59,21 @@ class OnnxRuntime:
             for value in self.session.get_inputs()
             if value.name.startswith("past")
         }
+        self.places = tuple(
+            Cache(name, name.replace("past_key_values", "present"), *sizes)
+            for name, sizes in self.caches.items()
+        )
 
     def logits(self, ids: np.ndarray) -> np.ndarray:
         (found,) = self.session.run(["logits"], feeds(self.caches, ids, 0))
         return np.asarray(found)
 
     def run(self, ids: np.ndarray, past: int) -> Callable[[], Any]:
-        given = feeds(self.caches, ids, past)
-        return lambda: self.session.run(None, given)
+        """With the cache in place, as generators run it."""
+        rows, tokens = ids.shape
+        cache = InPlace(self.session, self.places, rows, past + tokens)
+        cache.bind(feeds({}, ids, past))
+        return cache.run
 
 
 class OpenVino:

@@ -23,7 +23,8 @@ from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.decoder.batches import joined
-from lpot.jobs.decoder.generate import generate, kept_in
+from lpot.jobs.decoder.generate import generate
+from lpot.jobs.decoder.reading import kept_in
 from lpot.jobs.decoder.tokens import feeds, windows_of
 
 torch = pytest.importorskip("torch")

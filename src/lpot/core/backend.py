@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_checkable
 
+import numpy as np
+
 from lpot.core.batch import Inputs
 from lpot.core.card import compare_card, read_card, recipe_of, write_card
 from lpot.core.errors import ConfigError, UnsupportedModel, WorkspaceError
@@ -25,7 +27,9 @@ from lpot.core.space import Capability
 __all__ = [
     "Approach",
     "Backend",
+    "Caching",
     "Differentiable",
+    "InPlaceCache",
     "ModelSpec",
     "Observations",
     "Profiled",
@@ -255,6 +259,27 @@ class Differentiable(Protocol[M_contra]):
         self, model: M_contra, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         """Second derivatives by op, times the squared error that its rounding makes."""
+        ...
+
+
+class InPlaceCache(Protocol):
+    """A decoder whose KV cache is written to where it lies."""
+
+    def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
+        """What is read next, without the cache."""
+        ...
+
+    def run(self) -> np.ndarray:
+        """The logits of what is bound; the next run writes into the same array."""
+        ...
+
+
+@runtime_checkable
+class Caching(Protocol[M_contra]):
+    """Can keep a decoder's KV cache in place."""
+
+    def in_place(self, model: M_contra, rows: int, room: int) -> InPlaceCache | None:
+        """Buffers for so many rows and positions; None for a model that can't use them."""
         ...
 
 

@@ -18,6 +18,7 @@ from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import input_stats, useful_repairs
 from lpot.backends.onnx.bodies import Body, parts, places, put_back
 from lpot.backends.onnx.build import Corrections, build_graph
+from lpot.backends.onnx.decoder.in_place import InPlace
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import inspect, key_of
@@ -192,6 +193,9 @@ class OnnxBackend(Backend[OnnxModel]):
 
     def run(self, model: OnnxModel, inputs: Inputs) -> list[np.ndarray]:
         return run_session(model.session, model.inputs, inputs)
+
+    def in_place(self, model: OnnxModel, rows: int, room: int) -> InPlace | None:
+        return InPlace.opened(model.graph, model.session, rows, room)
 
     def save(self, model: OnnxModel, path: Path) -> Path:
         return saving.save(model, path)

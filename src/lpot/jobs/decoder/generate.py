@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ import numpy as np
 from lpot.core.errors import DataError, HistoryError
 from lpot.core.model import Model
 from lpot.jobs.decoder.prepare import FP32_FOLDER, MODEL, OUT_FOLDER
-from lpot.jobs.decoder.tokens import MASK, PLACES, feeds, is_cache, positions_in, tokenizer_in
+from lpot.jobs.decoder.reading import reader
+from lpot.jobs.decoder.tokens import is_cache, positions_in, tokenizer_in
 from lpot.jobs.load import load
 
 
@@ -87,63 +86,21 @@ def generate(
     model: Model, prompt: np.ndarray, count: int, ends: tuple[int, ...] = ()
 ) -> tuple[int, ...]:
     """The likeliest tokens behind the prompt, one by one with the cache."""
-    specs = tuple(model.inputs or ())
-    caches = [spec.name for spec in specs if is_cache(spec)]
-    if not caches:
+    if not any(is_cache(spec) for spec in model.inputs or ()):
         raise DataError(
             "the model has no KV cache to generate with: it has no input for past keys and values"
         )
-    made = kept_in(caches, model.output_names)
-    inputs = feeds(specs, prompt[None])
+    reading = reader(model, 1, len(prompt) + count)
     found: list[int] = []
+    read, new = 0, prompt
     for _ in range(count):
-        outputs = model.backend.run(model, inputs)
-        token = int(np.argmax(outputs[0][0, -1]))
-        found.append(token)
-        if token in ends:
+        logits = reading.call(new[None], read)()
+        read += len(new)
+        found.append(int(np.argmax(logits[0, -1])))
+        if found[-1] in ends:
             break
-        past = len(prompt) + len(found) - 1
-        inputs = _next(inputs, token, past) | {name: outputs[at] for name, at in made.items()}
+        new = np.array(found[-1:])
     return tuple(found)
-
-
-def kept_in(caches: Sequence[str], outputs: Sequence[str]) -> dict[str, int]:
-    """Of each cache, the place of the output that goes into it next: the one with the same layer
-    and the same part in its name.
-
-    >>> kept_in(["past.0.key", "past.0.value"], ["logits", "present_value_0", "present_key_0"])
-    {'past.0.key': 2, 'past.0.value': 1}
-    """
-    places = {
-        _part(name): at
-        for at, name in enumerate(outputs)
-        if any(word in name for word in ("present", "past", "cache"))
-    }
-    missing = [name for name in caches if _part(name) not in places]
-    if missing or len({_part(name) for name in caches}) < len(caches):
-        raise DataError(
-            f"no output of the model continues the cache {(missing or list(caches))[0]!r}: there "
-            f"are {', '.join(outputs)}"
-        )
-    return {name: places[_part(name)] for name in caches}
-
-
-def _part(name: str) -> tuple[tuple[str, ...], bool]:
-    """The layer, and whether it is the values, as any exporter names them."""
-    rest = re.sub(r"past_key_values|present_key_values|key_values|key_value", "", name)
-    words = re.findall(r"[a-z]+|\d+", rest.lower())
-    layer = tuple(word for word in words if word.isdigit())
-    return layer, any(word in ("v", "value", "values") for word in words)
-
-
-def _next(inputs: dict[str, np.ndarray], token: int, past: int) -> dict[str, np.ndarray]:
-    """Everything but the cache for one more token."""
-    found = {"input_ids": np.array([[token]], inputs["input_ids"].dtype)}
-    if MASK in inputs:
-        found[MASK] = np.ones((1, past + 1), inputs[MASK].dtype)
-    if PLACES in inputs:
-        found[PLACES] = np.array([[past]], inputs[PLACES].dtype)
-    return found
 
 
 def first_difference(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ from lpot.core.batch import InputSpec
 from lpot.core.measure import Comparison, compare, latency, rounds_needed, turns
 from lpot.core.model import Model
 from lpot.core.trial import Score
+from lpot.jobs.decoder.reading import reader
 from lpot.jobs.decoder.tokens import feeds
 
 PAST = 128  # positions in the cache when a token is timed, at most half the prompt
@@ -31,8 +31,15 @@ class Case:
     past: int
 
     def inputs(self, specs: Sequence[InputSpec]) -> dict[str, np.ndarray]:
-        ids = np.random.default_rng(0).integers(3, 90, (self.batch, self.tokens))
-        return feeds(specs, ids, self.past)
+        return feeds(specs, self._ids(), self.past)
+
+    def call(self, model: Model) -> Callable[[], np.ndarray]:
+        """Reads them with the model, with the cache in place where it can be."""
+        reading = reader(model, self.batch, self.past + self.tokens)
+        return reading.call(self._ids(), self.past)
+
+    def _ids(self) -> np.ndarray:
+        return np.random.default_rng(0).integers(3, 90, (self.batch, self.tokens))
 
 
 def token_case(length: int, batch: int = 1) -> Case:
@@ -80,8 +87,7 @@ class PhaseLook:
         return token, prompt
 
     def _time(self, model: Model, case: Case) -> float:
-        inputs = case.inputs(tuple(model.inputs or ()))
-        timing = latency(partial(model.backend.run, model, inputs), warmup=1, seconds=SECONDS)
+        timing = latency(case.call(model), warmup=1, seconds=SECONDS)
         return timing.minimum
 
 
@@ -89,17 +95,11 @@ def compare_phases(before: Model, after: Model, length: int) -> dict[str, dict[s
     """Both models in every case, in turns: seconds of each and how many times faster."""
     found: dict[str, dict[str, Any]] = {}
     for case in cases(length):
-        inputs = case.inputs(tuple(before.inputs or ()))
+        calls = [case.call(model) for model in (before, after)]
         rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
         count = rounds_needed(0.9)
         for index in turns(2, count):
-            model = (before, after)[index]
-            timing = latency(
-                partial(model.backend.run, model, inputs),
-                warmup=1,
-                seconds=TURN,
-                minimum=2,
-            )
+            timing = latency(calls[index], warmup=1, seconds=TURN, minimum=2)
             rounds[index].append(timing.samples)
         found[case.name] = _row(rounds, compare(*rounds, confidence=0.9))
     return found
