@@ -12,8 +12,7 @@ from onnx import TensorProto, helper
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from tests.decoder.nets import FAMILIES, tiny
-
+from decoder.nets import FAMILIES, tiny
 from lpot.backends import export_decoder, get_backend
 from lpot.core.backend import Caching, ModelSpec
 from lpot.core.errors import DataError
