@@ -27,7 +27,7 @@ DtypeWord = Literal["int8", "uint8", "fp32", "bf16", "fp16"]
 WeightGranularityWord = Literal["per_channel", "per_tensor", "per_group"]
 WeightDtypeWord = Literal["int8", "uint8", "int4", "int3", "int2", "fp32", "bf16", "fp16"]
 ComputeWord = Literal["int8", "uint8", "fp32", "bf16", "None"]
-WeightWord = Literal["minmax", "kl", "learned", "gptq", "rtn", "awq"]
+WeightWord = Literal["minmax", "kl", "learned", "gptq", "rtn", "awq", "signround"]
 ActivationWord = Literal["minmax", "kl", "percentile", "mse", "placeholder"]
 
 

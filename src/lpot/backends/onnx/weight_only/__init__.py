@@ -37,6 +37,7 @@ from lpot.backends.onnx.weight_only.rounding import round_all
 from lpot.backends.onnx.weight_only.sensitivity import format_errors
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.backends.onnx.weight_only.two_phases import join_phases
+from lpot.backends.onnx.weight_only.ways import best_ways
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
@@ -50,6 +51,7 @@ from lpot.core.tensors import Pair
 PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_gemm)
 SMALL = 4096  # weights, below which nothing is won
 USUAL = Wishes()
+COMPARED = "compared"  # a folder of weights
 KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
 
 
@@ -82,8 +84,12 @@ class WeightOnlyBackend(OnnxBackend):
         self.guard = Guard(self.versions(), wishes.prompt_length)
 
     def keep_in(self, folder: Path) -> None:
-        """Where rounded weights are kept: a run that was killed finds them there again."""
-        self.store = WeightStore(folder)
+        """Where rounded weights are kept: a run that was killed finds them there again.
+
+        Where rows are held out to compare ways of rounding, each way has seen fewer of them.
+        """
+        several = len(set(self.wishes.algorithm)) > 1
+        self.store = WeightStore(folder / COMPARED if several else folder)
         self.store.drop_damaged()
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
@@ -177,13 +183,16 @@ class WeightOnlyBackend(OnnxBackend):
             for key, options in choices.items()
         }
         self._round(model.prepared, low)
-        errors = format_errors(model.prepared, low, observations.probe[0], self._store())
+        store = self._store()
+        low = {name: best_ways(name, options, store) for name, options in low.items()}
+        errors = format_errors(model.prepared, low, observations.probe[0], store)
         whole = self._whole(model.prepared, low)
         nodes = {node.name: node for node in model.prepared.nodes}
         self.known = {
             key: tuple(
                 self._tradeoff(model.prepared, nodes[key.name], config, errors[key.name], whole)
                 for config in options
+                if config.is_float or config in low[key.name]
             )
             for key, options in choices.items()
         }
