@@ -35,8 +35,6 @@ class Rounding(Protocol):
 
     known: Mapping[OpKey, Sequence[Tradeoff]]  # what `tradeoffs` found
 
-    def keep_in(self, folder: Path) -> None: ...
-
     def write_joined(self, token: Any, prompt: Any, path: Path) -> None: ...
 
     def tradeoffs(
@@ -52,13 +50,10 @@ class DecoderJob(Job):
     """A job whose choices are formats of weights. It also serves graphs that are no decoders."""
 
     def __post_init__(self) -> None:
-        folder = self.workspace.folder / f"weights-{self.fingerprint['model'][:8]}"
-        data = self.fingerprint["data"][:8] or "none"
-        if isinstance(self.backend, Rounding):
-            self.backend.keep_in(folder / data)
+        super().__post_init__()
         for evaluator in (self.evaluator, self.held_out):
             if isinstance(evaluator, PairedPerplexity):
-                evaluator.keep_in(folder)
+                evaluator.keep_in(self.weights_folder)
 
     @property
     def is_cached(self) -> bool:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
@@ -45,6 +46,13 @@ class Notes:
         return iter(self._texts)
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A backend that keeps what it has worked out on disk."""
+
+    def keep_in(self, folder: Path) -> None: ...
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job(Plan):
     """Frozen, too: a training gives another one. What changes are notes, watch and statistics."""
@@ -57,6 +65,15 @@ class Job(Plan):
     observe: Statistics
     evaluator: Evaluator | None = None
     held_out: Evaluator | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.backend, Keeping):
+            self.backend.keep_in(self.weights_folder / (self.fingerprint["data"][:8] or "none"))
+
+    @property
+    def weights_folder(self) -> Path:
+        """Where weights that are rounded by themselves are kept."""
+        return self.workspace.folder / f"weights-{self.fingerprint['model'][:8]}"
 
     def add_note(self, text: str) -> None:
         self.notes.add(text)

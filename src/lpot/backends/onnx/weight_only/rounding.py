@@ -32,12 +32,18 @@ Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
 WIDEST = 1 << 14  # columns whose Hessian is worth its memory; wider ones are rounded to nearest
 
 
-def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: WeightStore) -> None:
+def round_all(
+    graph: Graph,
+    wanted: Wanted,
+    batches: Sequence[Inputs],
+    store: WeightStore,
+    chained: bool = True,
+) -> None:
     """Every wanted weight that the store has not, product by product; what is done is on disk.
 
     Each product's inputs come from those before it as they are rounded, in the first format wanted
-    and in the way that loses least there. Where several ways are to be compared, some of the
-    batches are held out for that.
+    and in the way that loses least there; where not `chained`, from FP32. Where several ways are
+    to be compared, some of the batches are held out for that.
     """
     left = {
         name: [c for c in configs if c.mode == "weight_only" and not store.has(name, label(c))]
@@ -64,13 +70,13 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
         for name in dict.fromkeys(node.input[0] for node in here):
             wave = [node for node in here if node.input[0] == name]
             before = takewhile(lambda node: node is not wave[0], segment.nodes)  # noqa: B023
-            known = _rounded_weights(graph, before, wanted, store)
+            known = _rounded_weights(graph, before, wanted, store) if chained else {}
             inputs = _seen(graph, segment, wave[0], held, known, judges)
             for node in wave:
                 next(steps, None)
                 _round_one(graph, node, left[node.name], inputs, store)
         if segment is not segments[-1]:
-            known = _rounded_weights(graph, segment.nodes, wanted, store)
+            known = _rounded_weights(graph, segment.nodes, wanted, store) if chained else {}
             held = _passed(graph, segment, held, known)
 
 
