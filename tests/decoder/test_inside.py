@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import lpot
 from lpot.backends.onnx.weight_only.guard import Guard
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, HistoryError
 
 SIZE = 64
 NO_FORMAT = "no weight that can be stored in few bits"
@@ -148,6 +148,18 @@ def test_a_run_goes_on_with_the_same_weights(tmp_path: Path) -> None:
     assert {path: path.read_bytes() for path in kept} == kept
     batch = _batches()[0]
     np.testing.assert_array_equal(_run(first.path, batch), _run(again.path, batch))
+
+
+def test_a_trial_is_recovered_with_its_weights_or_not_at_all(tmp_path: Path) -> None:
+    tuned = _tuned(tmp_path, "static", {"optype_wise": {"MatMul": INT4}})
+    net, batch = tmp_path / "net.onnx", _batches()[0]
+    again = lpot.recover(net, tmp_path / "run", tuned.best.number)
+    again.save(tmp_path / "again.onnx")
+    np.testing.assert_array_equal(_run(tuned.path, batch), _run(tmp_path / "again.onnx", batch))
+    for path in (tmp_path / "run").rglob("weights-*/**/*.npz"):
+        path.unlink()
+    with pytest.raises(HistoryError, match="rounded weights"):
+        lpot.recover(net, tmp_path / "run", tuned.best.number)
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
 from lpot.jobs.decoder.tokens import GENAI, TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
-from lpot.jobs.tune.job import Job
+from lpot.jobs.tune.job import Job, weights_folder
 
 SHARES = (1.0, 0.5)  # of the best's error: what a second format may add, tried in turn
 
@@ -53,7 +53,7 @@ class DecoderJob(Job):
         super().__post_init__()
         for evaluator in (self.evaluator, self.held_out):
             if isinstance(evaluator, PairedPerplexity):
-                evaluator.keep_in(self.weights_folder)
+                evaluator.keep_in(weights_folder(self.workspace.folder, self.fingerprint).parent)
 
     @property
     def is_cached(self) -> bool:

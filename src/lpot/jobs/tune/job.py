@@ -48,9 +48,17 @@ class Notes:
 
 @runtime_checkable
 class Keeping(Protocol):
-    """A backend that keeps what it has worked out on disk."""
+    """A backend that rounds weights by themselves and keeps them on disk."""
 
     def keep_in(self, folder: Path) -> None: ...
+
+    def find_weights(self, folder: Path, recipe: Recipe) -> bool: ...
+
+
+def weights_folder(workspace: Path, fingerprint: Mapping[str, str]) -> Path:
+    """Where these are kept: by model and data."""
+    data = fingerprint["data"][:8] or "none"
+    return workspace / f"weights-{fingerprint['model'][:8]}" / data
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -68,12 +76,7 @@ class Job(Plan):
 
     def __post_init__(self) -> None:
         if isinstance(self.backend, Keeping):
-            self.backend.keep_in(self.weights_folder / (self.fingerprint["data"][:8] or "none"))
-
-    @property
-    def weights_folder(self) -> Path:
-        """Where weights that are rounded by themselves are kept."""
-        return self.workspace.folder / f"weights-{self.fingerprint['model'][:8]}"
+            self.backend.keep_in(weights_folder(self.workspace.folder, self.fingerprint))
 
     def add_note(self, text: str) -> None:
         self.notes.add(text)

@@ -13,6 +13,7 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.inspect import why_not
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import (
+    NEAREST,
     Wishes,
     label,
     product_choices,
@@ -23,6 +24,7 @@ from lpot.backends.onnx.weight_only.rounding import round_all
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.backend import Target
 from lpot.core.batch import Inputs
+from lpot.core.errors import CalibrationError
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 SMALL = 4096  # weights, below which nothing is won
@@ -50,6 +52,16 @@ class RoundingBackend(OnnxBackend):
         self.store = WeightStore(folder / COMPARED if several else folder)
         self.store.drop_damaged()
 
+    def find_weights(self, folder: Path, recipe: Recipe) -> bool:
+        """Use the weights that an earlier run has kept there, if it kept all that the recipe needs."""
+        for place in (folder, folder / COMPARED):
+            store = WeightStore(place) if place.is_dir() else None
+            words = [(key.name, label(config)) for key, config in weights_alone(recipe).items()]
+            if store is not None and all(store.has(*word) for word in words):
+                self.store = store
+                return True
+        return not weights_alone(recipe)
+
     def formats(
         self, graph: Graph, node: NodeProto, wishes: Wishes, target: Target
     ) -> tuple[OpConfig, ...]:
@@ -70,6 +82,8 @@ class RoundingBackend(OnnxBackend):
         self, graph: Graph, configs: Mapping[OpKey, OpConfig], batches: Sequence[Inputs]
     ) -> dict[str, Stored]:
         """The weights of these ops, by name of their nodes."""
+        if not batches:
+            self._check_kept(configs)
         self.round_all(graph, {key.name: (c,) for key, c in configs.items()}, batches)
         store = self.the_store
         return {key.name: store.get(key.name, label(c)) for key, c in configs.items()}
@@ -78,6 +92,15 @@ class RoundingBackend(OnnxBackend):
         self, graph: Graph, wanted: Mapping[str, Sequence[OpConfig]], batches: Sequence[Inputs]
     ) -> None:
         round_all(graph, wanted, batches, self.the_store, self.chained)
+
+    def _check_kept(self, configs: Mapping[OpKey, OpConfig]) -> None:
+        """Without data nothing but rounding to nearest must pass for what a recipe asks for."""
+        for key, config in configs.items():
+            word = label(config)
+            if not word.endswith(f"-{NEAREST}") and not self.the_store.has(key.name, word):
+                raise CalibrationError(
+                    f"{key} in {word} needs calibration data: rounding follows its inputs"
+                )
 
     @property
     def the_store(self) -> WeightStore:
