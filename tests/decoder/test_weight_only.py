@@ -163,13 +163,14 @@ def test_inputs_are_factored_once_for_all_formats_and_never_where_they_are_too_m
     backend: WeightOnlyBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import lpot.backends.onnx.weight_only.rounding as rounding
+    import lpot.backends.onnx.weight_only.ways as ways
 
     model = backend.load(small_net())
     space = restrict(backend.inspect(model), ())
     observations = backend.observe(model, _ids(), (0,))[0]
     sizes: list[int] = []
-    usual = rounding.factored
-    monkeypatch.setattr(rounding, "factored", lambda h: (sizes.append(len(h)), usual(h))[1])
+    usual = ways.factored
+    monkeypatch.setattr(ways, "factored", lambda h: (sizes.append(len(h)), usual(h))[1])
     backend.keep_in(tmp_path / "all")
     backend.tradeoffs(model, space.choices, observations)
     assert sizes == [64, 96]

@@ -27,7 +27,7 @@ DtypeWord = Literal["int8", "uint8", "fp32", "bf16", "fp16"]
 WeightGranularityWord = Literal["per_channel", "per_tensor", "per_group"]
 WeightDtypeWord = Literal["int8", "uint8", "int4", "int3", "int2", "fp32", "bf16", "fp16"]
 ComputeWord = Literal["int8", "uint8", "fp32", "bf16", "None"]
-WeightWord = Literal["minmax", "kl", "learned", "gptq", "rtn", "awq"]
+WeightWord = Literal["minmax", "kl", "learned", "gptq", "rtn", "awq", "signround"]
 ActivationWord = Literal["minmax", "kl", "percentile", "mse", "placeholder"]
 
 
@@ -66,7 +66,7 @@ class Weight(Section):
 
     granularity: WeightGranularities = Field(
         default=(),
-        description="One scale per channel, one per tensor, or (weight_only) one per group.",
+        description="One scale per channel, one per tensor, or (few bits) one per group.",
     )
     scheme: Schemes = Field(
         default=(),
@@ -74,15 +74,15 @@ class Weight(Section):
     )
     dtype: WeightDtypes = Field(
         default=(),
-        description="Data types; `fp32` alone keeps FP32. int4, int3 and int2 are formats of "
-        "`approach: weight_only`.",
+        description="Data types; `fp32` alone keeps FP32. int4, int3 and int2 are few bits for "
+        "the weight alone, on ONNX in every approach that does not train.",
     )
     algorithm: WeightAlgorithms = Field(
         default=(),
-        description="How the range is chosen, or (weight_only) how weights are rounded.",
+        description="How the range is chosen, or (few bits) how weights are rounded.",
     )
     group_size: GroupSizes = Field(
-        default=(), description="Columns that share a scale, with `approach: weight_only`."
+        default=(), description="Columns that share a scale, of weights in few bits."
     )
     bit: Bits = Field(
         default=(),

@@ -43,7 +43,7 @@ SchemeWords = Annotated[
     tuple[SchemeWord, ...],
     BeforeValidator(split, json_schema_input_type=SchemeWord | list[SchemeWord] | str),
 ]
-AlgorithmWord = Literal["learned", "gptq", "rtn", "awq"]
+AlgorithmWord = Literal["learned", "gptq", "rtn", "awq", "signround"]
 AlgorithmWords = Annotated[
     tuple[AlgorithmWord, ...],
     BeforeValidator(split, json_schema_input_type=AlgorithmWord | list[AlgorithmWord] | str),
@@ -64,10 +64,12 @@ class WeightOnly(Section):
     )
     scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
     algorithm: AlgorithmWords = Field(
-        default=("learned", "rtn"),
-        description="How weights are rounded: GPTQ, GPTQ followed by learning codes and scales, "
-        "round to nearest with clip search, or AWQ's scaling of the inputs. The first that "
-        "the data allows is preferred.",
+        default=("learned",),
+        description="How weights are rounded: to nearest with clip search (rtn), with AWQ's "
+        "scaling of the inputs, by GPTQ, by GPTQ followed by learning codes and scales (learned), "
+        "or by AutoRound's signed gradients (signround, which needs PyTorch). Of several, each op "
+        "takes the one that loses least on calibration data that had no part in the rounding. "
+        "Without data, rtn.",
     )
     prompt: Share = Field(
         default=0.3,

@@ -22,7 +22,7 @@ from lpot.core.ptq.gains import measured_gains
 from lpot.core.ptq.sensitivity import sensitivity
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import NONE, Repairs
-from lpot.core.space import Capability
+from lpot.core.space import Capability, Rule
 
 __all__ = [
     "Approach",
@@ -97,6 +97,17 @@ class Backend(ABC, Generic[M]):
                 path="quantization.approach",
             )
         return self
+
+    def offering_few_bits(self, rules: Sequence[Rule], settings: Mapping[str, Any]) -> Backend[Any]:
+        """The same backend with few bits for the weights of the ops that these rules speak of.
+
+        `settings` is what the configuration says of such formats.
+        """
+        raise ConfigError(
+            f"weights in few bits ({rules[0]}) are not available for backend {self.name}: give an "
+            "ONNX model",
+            path=rules[0].path,
+        )
 
     @abstractmethod
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:

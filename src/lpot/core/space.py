@@ -42,6 +42,9 @@ class Capability:
         return tuple(info for info in self.ops.values() if info.can_be_low)
 
 
+FEW_BITS = ("int2", "int3", "int4")  # types of weights that are rounded by themselves
+
+
 @dataclass(frozen=True)
 class TensorRule:
     """What the user allows of a tensor; an empty tuple allows anything."""
@@ -95,6 +98,14 @@ class Rule:
     def names_float(self) -> bool:
         rules = [rule for rule in (self.activation, self.weight) if rule is not None]
         return any(dtype in FLOAT_DTYPES for rule in rules for dtype in rule.dtype)
+
+    @property
+    def asks_few_bits(self) -> bool:
+        """Does it speak of weights that are rounded by themselves, in groups?"""
+        weight = self.weight
+        if weight is None:
+            return False
+        return bool(weight.group_size) or any(dtype in FEW_BITS for dtype in weight.dtype)
 
     def __str__(self) -> str:
         parts = []
@@ -208,14 +219,12 @@ def restrict(
         able = [key for key in refused if capability.ops[key].can_be_low]
         if clashing:
             _clash(rule, bound[clashing[0]][1], clashing[0], lenient, notes)
+        elif refused and rule.asks_few_bits and how != "name" and len(refused) < len(keys):
+            notes.append(_passed_over(rule, refused))  # products of two activations, small weights
         elif refused and (rule.pattern or (able and len(refused) == len(keys))):
             _refuse(rule, refused[0], capability, lenient, notes)
         elif able:
-            kinds = sorted({key.kind for key in able})
-            notes.append(
-                f"{rule.path or 'model_wise'} ({rule}) is not available for {len(able)} op(s) "
-                f"({', '.join(kinds)}): these keep their supported settings"
-            )
+            notes.append(_passed_over(rule, able))
         if rule.pattern:
             bound = {key: (width, rule) for key in keys} | bound
     chosen = {
@@ -271,6 +280,14 @@ def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[st
     if not lenient:
         raise ConfigError(message, path=rule.path)
     notes.append(f"warning: {rule.path}: {message}")
+
+
+def _passed_over(rule: Rule, keys: Sequence[OpKey]) -> str:
+    kinds = ", ".join(sorted({key.kind for key in keys}))
+    return (
+        f"{rule.path or 'model_wise'} ({rule}) is not available for {len(keys)} op(s) "
+        f"({kinds}): these keep their supported settings"
+    )
 
 
 def _refuse(

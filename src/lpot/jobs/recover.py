@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lpot.backends import get_backend
+from lpot.core.backend import Backend
 from lpot.core.errors import HistoryError
 from lpot.core.history import NAME, History
 from lpot.core.model import Model
@@ -15,6 +16,7 @@ from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
 from lpot.jobs.compress.variants import attach
 from lpot.jobs.storage.workspace import fetched
+from lpot.jobs.tune.job import Keeping, weights_folder
 from lpot.jobs.tune.trained import trained_model
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,7 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     if trial is None:
         known = ", ".join(str(trial.number) for trial in found.trials) or "none"
         raise HistoryError(f"{path}: there is no trial {number}; there are: {known}")
-    backend = get_backend(found.info["framework"])
+    backend = _backend(found, trial, path)
     source = backend.load(model)
     if source.fingerprint() != found.fingerprint.get("model"):
         raise HistoryError(f"{path}: this history belongs to a different model")
@@ -47,6 +49,21 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met
     return built
+
+
+def _backend(found: History, trial: Trial, path: Path) -> Backend:
+    """The backend of the run; with the weights it has kept, if some were rounded by themselves."""
+    backend = get_backend(found.info["framework"])
+    if all(config.mode != "weight_only" for config in trial.recipe.ops.values()):
+        return backend
+    rounding = backend.offering_few_bits((), {})
+    folder = weights_folder(path.parent, found.fingerprint)
+    if not isinstance(rounding, Keeping) or not rounding.find_weights(folder, trial.recipe):
+        raise HistoryError(
+            f"{path}: the rounded weights of trial {trial.number} are not in {folder} any more: "
+            "tune again, with the same history"
+        )
+    return rounding
 
 
 def get_tuning_history(history: str | Path) -> tuple[Trial, ...]:

@@ -55,7 +55,7 @@ from lpot.core.profile import OpTime
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.report import GraphNode
-from lpot.core.space import Capability
+from lpot.core.space import Capability, Rule
 from lpot.core.tensors import Pair
 
 PASSES = (
@@ -89,6 +89,12 @@ class OnnxBackend(Backend[OnnxModel]):
         from lpot.backends.onnx.weight_only.formats import Wishes
 
         return WeightOnlyBackend(Wishes(**settings))
+
+    def offering_few_bits(self, rules: Sequence[Rule], settings: Mapping[str, Any]) -> Backend[Any]:
+        from lpot.backends.onnx.weight_only.formats import Wishes
+        from lpot.backends.onnx.weight_only.inside import FewBitsBackend
+
+        return FewBitsBackend(Wishes(**settings), rules)
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)

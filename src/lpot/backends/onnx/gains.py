@@ -33,7 +33,7 @@ def gains(
     keys = [
         key for key in recipe.low_ops if key.name in nodes and nodes[key.name].op_type in COMPUTE
     ]
-    shapes = _shapes(model, observations, [nodes[key.name].input[0] for key in keys])
+    shapes = shapes_of(model, observations, [nodes[key.name].input[0] for key in keys])
     ops = {
         key: _Lone(model.prepared, node, shapes[node.input[0]], recipe.ops[key])
         for key in keys
@@ -42,7 +42,7 @@ def gains(
     return {key: slow - quick for key, (slow, quick) in kernel_times(ops, versions).items()}
 
 
-def _shapes(
+def shapes_of(
     model: OnnxModel, observations: Observations, names: list[str]
 ) -> dict[str, tuple[int, ...]]:
     """The sizes that tensors have on the first batch of the probe."""

@@ -24,7 +24,7 @@ from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
 from lpot.jobs.decoder.tokens import GENAI, TOKENIZER, is_cache
 from lpot.jobs.decoder.two_formats import second_format
-from lpot.jobs.tune.job import Job
+from lpot.jobs.tune.job import Job, weights_folder
 
 SHARES = (1.0, 0.5)  # of the best's error: what a second format may add, tried in turn
 
@@ -34,8 +34,6 @@ class Rounding(Protocol):
     """A backend that rounds weights alone, keeps them on disk and can tell what each does."""
 
     known: Mapping[OpKey, Sequence[Tradeoff]]  # what `tradeoffs` found
-
-    def keep_in(self, folder: Path) -> None: ...
 
     def write_joined(self, token: Any, prompt: Any, path: Path) -> None: ...
 
@@ -52,13 +50,10 @@ class DecoderJob(Job):
     """A job whose choices are formats of weights. It also serves graphs that are no decoders."""
 
     def __post_init__(self) -> None:
-        folder = self.workspace.folder / f"weights-{self.fingerprint['model'][:8]}"
-        data = self.fingerprint["data"][:8] or "none"
-        if isinstance(self.backend, Rounding):
-            self.backend.keep_in(folder / data)
+        super().__post_init__()
         for evaluator in (self.evaluator, self.held_out):
             if isinstance(evaluator, PairedPerplexity):
-                evaluator.keep_in(folder)
+                evaluator.keep_in(weights_folder(self.workspace.folder, self.fingerprint).parent)
 
     @property
     def is_cached(self) -> bool:

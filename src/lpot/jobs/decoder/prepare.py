@@ -21,7 +21,7 @@ from lpot.jobs.tune.request import Request
 
 FP32_FOLDER, OUT_FOLDER, MODEL = "fp32", "decoder", "model.onnx"
 USUAL = ("auto", "basic")  # strategies that nobody asked for by name
-SAMPLES = 16  # windows that GPTQ is calibrated on, unless more are asked for
+SAMPLES = 64  # windows that rounding is fitted to, unless more are asked for
 LENGTH = "quantization.weight_only.prompt_length"
 METRIC, LAST_WORD = "perplexity", "last_word"
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 from lpot.core.backend import Observations
 from lpot.core.batch import Inputs
@@ -45,6 +46,21 @@ class Notes:
         return iter(self._texts)
 
 
+@runtime_checkable
+class Keeping(Protocol):
+    """A backend that rounds weights by themselves and keeps them on disk."""
+
+    def keep_in(self, folder: Path) -> None: ...
+
+    def find_weights(self, folder: Path, recipe: Recipe) -> bool: ...
+
+
+def weights_folder(workspace: Path, fingerprint: Mapping[str, str]) -> Path:
+    """Where these are kept: by model and data."""
+    data = fingerprint["data"][:8] or "none"
+    return workspace / f"weights-{fingerprint['model'][:8]}" / data
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Job(Plan):
     """Frozen, too: a training gives another one. What changes are notes, watch and statistics."""
@@ -57,6 +73,10 @@ class Job(Plan):
     observe: Statistics
     evaluator: Evaluator | None = None
     held_out: Evaluator | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.backend, Keeping):
+            self.backend.keep_in(weights_folder(self.workspace.folder, self.fingerprint))
 
     def add_note(self, text: str) -> None:
         self.notes.add(text)

@@ -122,9 +122,9 @@ def make_plan(request: Request) -> Plan:
     framework = config.model.framework
     way = approach(config) or implied_approach(framework) or "static"
     found = get_backend(request.backend or framework or detect(request.model))
-    backend: Backend = found.for_approach(way, weight_settings(config))
-    request.listener.phase("loading the model")
     loader = _loader(request)
+    backend = _backend(request, config, found, way, loader is not None)
+    request.listener.phase("loading the model")
     sample = (lambda: None) if loader is None else loader.peek
     model = backend.load(request.model, replace(model_spec(config), sample=sample))
     if wants_weight_only(config):
@@ -164,6 +164,21 @@ def make_plan(request: Request) -> Plan:
             *([] if trains else _unused(request, config)),
         ),
     )
+
+
+def _backend(
+    request: Request, config: Config, found: Backend, way: Approach, calibrated: bool
+) -> Backend:
+    """The backend that serves the approach, and few bits for the ops that rules ask them for."""
+    settings = {**weight_settings(config), "calibrated": calibrated}
+    backend = found.for_approach(way, settings)
+    few = [rule for rule in (*rules(config), *request.rules) if rule.asks_few_bits]
+    if not few or way == "weight_only" or wants_floats(config):
+        return backend
+    try:
+        return backend.offering_few_bits(few, settings)
+    except ConfigError as error:
+        raise ConfigError(str(error), where=config.where(error.path)) from None
 
 
 def _loader(request: Request) -> Loader | None:

@@ -9,13 +9,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from onnx import NodeProto
 from onnxruntime import InferenceSession
 
-from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.inspect import PLUMBING, key_of, why_not
+from lpot.backends.onnx.inspect import PLUMBING, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.fold_constants import fold_constants
@@ -25,18 +23,18 @@ from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.run import file_session, release_pages
 from lpot.backends.onnx.save import write
 from lpot.backends.onnx.weight_only.emit import emit
-from lpot.backends.onnx.weight_only.formats import (
-    Wishes,
-    label,
-    product_choices,
-    table_choices,
+from lpot.backends.onnx.weight_only.formats import Wishes
+from lpot.backends.onnx.weight_only.guard import Times
+from lpot.backends.onnx.weight_only.kept import (
+    USUAL,
+    RoundingBackend,
+    weights_alone,
+    why_no_formats,
 )
-from lpot.backends.onnx.weight_only.guard import Guard, Times
 from lpot.backends.onnx.weight_only.passes import split_gemm
-from lpot.backends.onnx.weight_only.rounding import round_all
 from lpot.backends.onnx.weight_only.sensitivity import format_errors
-from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.backends.onnx.weight_only.two_phases import join_phases
+from lpot.backends.onnx.weight_only.ways import best_ways
 from lpot.core.backend import Approach, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
@@ -48,9 +46,6 @@ from lpot.core.strategy import Tradeoff
 from lpot.core.tensors import Pair
 
 PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_gemm)
-SMALL = 4096  # weights, below which nothing is won
-USUAL = Wishes()
-KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
 
 
 class FileModel(OnnxModel):
@@ -69,22 +64,15 @@ class FileModel(OnnxModel):
         return found if found is not None and found.is_file() else None
 
 
-class WeightOnlyBackend(OnnxBackend):
+class WeightOnlyBackend(RoundingBackend):
     """The same verbs, for weights in few bits. What was rounded lies in its store."""
 
     repairs = NONE
 
     def __init__(self, wishes: Wishes = USUAL) -> None:
-        self.wishes = wishes
-        self.store: WeightStore | None = None
+        super().__init__(wishes)
         self.batches: tuple[Inputs, ...] = ()
         self.known: dict[OpKey, tuple[Tradeoff, ...]] = {}  # what `tradeoffs` found
-        self.guard = Guard(self.versions(), wishes.prompt_length)
-
-    def keep_in(self, folder: Path) -> None:
-        """Where rounded weights are kept: a run that was killed finds them there again."""
-        self.store = WeightStore(folder)
-        self.store.drop_damaged()
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)
@@ -117,20 +105,10 @@ class WeightOnlyBackend(OnnxBackend):
     def _info(self, graph: Graph, node: NodeProto | None, key: OpKey, target: Target) -> OpInfo:
         if node is None:
             return OpInfo(key, reason="folded into its neighbour before quantization")
-        reason = _reason(graph, node)
+        reason = why_no_formats(graph, node)
         if reason:
             return OpInfo(key, reason=reason)
-        if node.op_type == "Gather":
-            columns = graph.weights[node.input[0]].shape[1]
-            choices = tuple(table_choices(self.wishes, columns))
-        else:
-            columns, rows = graph.weights[node.input[1]].shape
-            share = self.wishes.prompt
-            choices = tuple(
-                config
-                for config in product_choices(self.wishes, target, columns)
-                if self.guard.allows(columns, rows, config, share)
-            )
+        choices = self.formats(graph, node, self.wishes, target)
         if choices == (FP32,):
             return OpInfo(key, reason="no low-bit format pays off for it on this CPU")
         return OpInfo(key, choices)
@@ -151,14 +129,12 @@ class WeightOnlyBackend(OnnxBackend):
     def build(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
     ) -> OnnxModel:
-        rounded = {key: c for key, c in recipe.ops.items() if c.mode == "weight_only"}
-        rest = replace(recipe, ops={k: c for k, c in recipe.ops.items() if k not in rounded})
+        alone = weights_alone(recipe)
+        rest = replace(recipe, ops={k: c for k, c in recipe.ops.items() if k not in alone})
         graph = super().build(model, rest, observations).graph
         if graph is model.graph:
             graph = model.prepared
-        self._round(model.prepared, {key.name: (config,) for key, config in rounded.items()})
-        store = self._store()
-        stored = {key.name: store.get(key.name, label(c)) for key, c in rounded.items()}
+        stored = self.rounded(model.prepared, alone, self.batches)
         precisions = {key: config.precision for key, config in recipe.ops.items()}
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(
@@ -176,14 +152,17 @@ class WeightOnlyBackend(OnnxBackend):
             key.name: [config for config in options if not config.is_float]
             for key, options in choices.items()
         }
-        self._round(model.prepared, low)
-        errors = format_errors(model.prepared, low, observations.probe[0], self._store())
+        self.round_all(model.prepared, low, self.batches)
+        store = self.the_store
+        low = {name: best_ways(name, options, store) for name, options in low.items()}
+        errors = format_errors(model.prepared, low, observations.probe[0], store)
         whole = self._whole(model.prepared, low)
         nodes = {node.name: node for node in model.prepared.nodes}
         self.known = {
             key: tuple(
                 self._tradeoff(model.prepared, nodes[key.name], config, errors[key.name], whole)
                 for config in options
+                if config.is_float or config in low[key.name]
             )
             for key, options in choices.items()
         }
@@ -221,13 +200,6 @@ class WeightOnlyBackend(OnnxBackend):
     ) -> dict[OpKey, Pair]:
         """Hidden states of every layer at once would not fit in memory."""
         return {}
-
-    def _round(self, graph: Graph, wanted: Mapping[str, Sequence[OpConfig]]) -> None:
-        round_all(graph, wanted, self.batches, self._store())
-
-    def _store(self) -> WeightStore:
-        self.store = self.store or WeightStore()
-        return self.store
 
     def _whole(self, graph: Graph, names: Iterable[str]) -> Times:
         """All the products in FP32."""
@@ -270,25 +242,3 @@ def _bytes(graph: Graph, node: NodeProto, config: OpConfig) -> int:
     bits = {3: 4, 7: 8}.get(config.weight.bits, config.weight.bits)
     rows = array.size // columns
     return int(rows * -(-columns // size) * (size * bits / 8 + 4))  # groups are stored whole
-
-
-def _reason(graph: Graph, node: NodeProto) -> str:
-    """Why a weight must stay as it is; empty when it need not."""
-    if node.op_type not in KINDS:
-        return "has no weight that can be stored in few bits"
-    if node.op_type == "MatMul" and graph.is_constant(node.input[1]):
-        weight = graph.weights[node.input[1]]
-        if weight.ndim != 2:
-            return "its weight is not a matrix"
-        if weight.size < SMALL:
-            return "its weight is small: nothing is gained"
-        if weight.dtype != np.float32:
-            return "its weight is not float32"
-    if node.op_type == "Gather" and _columns(graph, node) is None:
-        return "does not look up rows of a constant matrix"
-    return why_not(graph, node)
-
-
-def _columns(graph: Graph, node: NodeProto) -> int | None:
-    table = graph.weights.get(node.input[0])
-    return int(table.shape[1]) if table is not None and table.ndim == 2 else None

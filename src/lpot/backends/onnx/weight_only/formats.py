@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lpot.backends.onnx.abilities import dynamic_choices
 from lpot.core.backend import Target
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
 from lpot.core.weight_only.grid import GROUPS, Format
 
-NEAREST, GPTQ, AWQ, LEARNED = "rtn", "gptq", "awq", "learned"
+NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND = "rtn", "awq", "gptq", "learned", "signround"
+BY_COST = (NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND)  # of rounding, the cheapest first
 
 
 @dataclass(frozen=True)
@@ -20,7 +21,7 @@ class Wishes:
     bits: tuple[int, ...] = (4, 8)
     group_size: tuple[int, ...] = (32, 128)
     scheme: tuple[str, ...] = ("sym",)
-    algorithm: tuple[str, ...] = (LEARNED, NEAREST)
+    algorithm: tuple[str, ...] = (LEARNED,)  # each op takes the one that loses least
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
     calibrated: bool = True  # are there data for GPTQ and AWQ?
@@ -35,7 +36,8 @@ def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[Op
     for bits in sorted(wishes.bits):
         for scheme in wishes.scheme:
             for size in sizes[-1:] if bits == 8 else sizes:
-                yield _config(bits, scheme, size, _algorithm(bits, wishes))
+                for algorithm in _algorithms(bits, wishes):
+                    yield _config(bits, scheme, size, algorithm)
     yield dynamic_choices("MatMul", True, target)[0]
     yield FP32
 
@@ -65,11 +67,21 @@ def fitting(sizes: Sequence[int], columns: int) -> list[int]:
     return sorted(found, key=lambda size: size or columns)
 
 
-def _algorithm(bits: int, wishes: Wishes) -> str:
-    """The first that the data allow; eight bits need nothing better than rounding."""
+def _algorithms(bits: int, wishes: Wishes) -> list[str]:
+    """Those that the data allow, the dearest first; eight bits need nothing better than rounding.
+
+    >>> _algorithms(4, Wishes(algorithm=("rtn", "learned", "gptq")))
+    ['learned', 'gptq', 'rtn']
+    """
     if bits == 8 or not wishes.calibrated:
-        return NEAREST
-    return wishes.algorithm[0] if wishes.algorithm else NEAREST
+        return [NEAREST]
+    return sorted(set(wishes.algorithm) or {NEAREST}, key=BY_COST.index, reverse=True)
+
+
+def same_format(config: OpConfig) -> OpConfig:
+    """The config without the word for how it is rounded: what two ways to one format share."""
+    assert config.weight is not None
+    return replace(config, weight=replace(config.weight, algorithm=None))
 
 
 def _config(bits: int, scheme: str, size: int, algorithm: str) -> OpConfig:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from onnx import NodeProto, helper
 
 from lpot.backends.onnx.graph import Graph, attribute
 
 
-def split_gemm(graph: Graph) -> Graph:
-    """Those whose factors are 1; others stay, and in FP32."""
+def split_gemm(graph: Graph, names: Collection[str] | None = None) -> Graph:
+    """Those whose factors are 1; others stay, and in FP32. With names, those of these alone."""
     weights = dict(graph.weights)
     nodes: list[NodeProto] = []
     for node in graph.nodes:
-        nodes += _split(graph, node, weights) if _is_plain(graph, node) else [node]
-    return graph if len(nodes) == len(graph.nodes) else graph.replaced(nodes, weights)
+        wanted = names is None or node.name in names
+        nodes += _split(graph, node, weights) if wanted and _is_plain(graph, node) else [node]
+    return graph if nodes == list(graph.nodes) else graph.replaced(nodes, weights)
 
 
 def _is_plain(graph: Graph, node: NodeProto) -> bool:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import takewhile
 
 import numpy as np
 from onnx import NodeProto
@@ -12,7 +11,7 @@ from onnx import NodeProto
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import input_specs, release_pages
 from lpot.backends.onnx.weight_only.emit import Stored
-from lpot.backends.onnx.weight_only.formats import AWQ, GPTQ, LEARNED, format_of, label
+from lpot.backends.onnx.weight_only.formats import label, same_format
 from lpot.backends.onnx.weight_only.hessians import Gathering, watched
 from lpot.backends.onnx.weight_only.segments import (
     Segment,
@@ -23,35 +22,28 @@ from lpot.backends.onnx.weight_only.segments import (
     piece,
 )
 from lpot.backends.onnx.weight_only.store import WeightStore
+from lpot.backends.onnx.weight_only.ways import Seen, best_way, compares, held_out, rounded
 from lpot.core.batch import Inputs
 from lpot.core.inputs import by_name
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpConfig
-from lpot.core.weight_only.awq import scaled
-from lpot.core.weight_only.gptq import Factored, factored, gptq
-from lpot.core.weight_only.learned import learned
-from lpot.core.weight_only.nearest import round_to_nearest
 
 Wanted = Mapping[str, Sequence[OpConfig]]  # node → formats
 WIDEST = 1 << 14  # columns whose Hessian is worth its memory; wider ones are rounded to nearest
 
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """What a product's inputs were; factored once for all formats and products with them."""
+def round_all(
+    graph: Graph,
+    wanted: Wanted,
+    batches: Sequence[Inputs],
+    store: WeightStore,
+    chained: bool = True,
+) -> None:
+    """Every wanted weight that the store has not, product by product; what is done is on disk.
 
-    hessian: np.ndarray
-
-    @cached_property
-    def factored(self) -> Factored:
-        return factored(self.hessian)
-
-
-def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: WeightStore) -> None:
-    """Every wanted weight that the store has not, layer by layer; what is done is on disk.
-
-    Each layer's inputs come from the layers before it as they are rounded, in the first format
-    wanted.
+    Each product's inputs come from those before it as they are rounded, in the first format wanted
+    and in the way that loses least there; where not `chained`, from FP32. Where several ways are
+    to be compared, some of the batches are held out for that.
     """
     left = {
         name: [c for c in configs if c.mode == "weight_only" and not store.has(name, label(c))]
@@ -71,20 +63,20 @@ def round_all(graph: Graph, wanted: Wanted, batches: Sequence[Inputs], store: We
         return
     specs = input_specs(graph)
     held = entered(segments[0], (by_name(specs, batch) for batch in batches))
+    judges = held_out(len(batches)) if compares(wanted) else frozenset()
     for segment in segments:
         next(steps, None)
         here = [node for node in segment.nodes if node.name in layered and left[node.name]]
-        tables = [node for node in segment.nodes if node.op_type == "Gather"]
-        known = _rounded_weights(graph, tables, wanted, store)
-        hessians = _seen(graph, segment, here, held, known) if here else {}
-        last, inputs = "", None
-        for node in here:
-            next(steps, None)
-            if inputs is None or node.input[0] != last:  # one is held at a time: they are large
-                last, inputs = node.input[0], Seen(hessians[node.input[0]])
-            _round_one(graph, node, left[node.name], inputs, store)
+        for name in dict.fromkeys(node.input[0] for node in here):
+            wave = [node for node in here if node.input[0] == name]
+            before = takewhile(lambda node: node is not wave[0], segment.nodes)  # noqa: B023
+            known = _rounded_weights(graph, before, wanted, store) if chained else {}
+            inputs = _seen(graph, segment, wave[0], held, known, judges)
+            for node in wave:
+                next(steps, None)
+                _round_one(graph, node, left[node.name], inputs, store)
         if segment is not segments[-1]:
-            known = _rounded_weights(graph, segment.nodes, wanted, store)
+            known = _rounded_weights(graph, segment.nodes, wanted, store) if chained else {}
             held = _passed(graph, segment, held, known)
 
 
@@ -96,18 +88,22 @@ def _is_seen(graph: Graph, node: NodeProto) -> bool:
 def _seen(
     graph: Graph,
     segment: Segment,
-    products: Sequence[NodeProto],
+    product: NodeProto,
     held: Sequence[Tensors],
     rounded: Tensors,
-) -> dict[str, np.ndarray]:
-    """The inputs of a segment's products over all batches."""
-    widths = {node.input[0]: graph.weights[node.input[1]].shape[0] for node in products}
+    judges: Collection[int],
+) -> Seen:
+    """The inputs of a product over all batches, with those before it rounded."""
+    widths = {product.input[0]: graph.weights[product.input[1]].shape[0]}
     nodes, constants, outputs = watched(widths)
     weights = {**graph.weights, **rounded, **constants}
-    found = Gathering(widths)
-    for made in piece(graph, [*segment.nodes, *nodes], held[0], outputs, weights).run(held):
-        found.add([made[name] for name in outputs])
-    return found.result()
+    fitted, judged = Gathering(widths), Gathering(widths)
+    running = piece(graph, [*segment.nodes, *nodes], held[0], outputs, weights).run(held)
+    for at, made in enumerate(running):
+        (judged if at in judges else fitted).add([made[name] for name in outputs])
+    (hessian,) = fitted.result().values()
+    (judge,) = judged.result().values()
+    return Seen(hessian, judge if judges else hessian)
 
 
 def _passed(
@@ -127,9 +123,10 @@ def _rounded_weights(
     """Their weights in the first format wanted of each, as float32."""
     found: Tensors = {}
     for node in nodes:
-        first = next((c for c in wanted.get(node.name, ()) if c.mode == "weight_only"), None)
-        if first is not None:
-            values = store.get(node.name, label(first)).values()
+        low = [config for config in wanted.get(node.name, ()) if config.mode == "weight_only"]
+        if low:
+            alike = [config for config in low if same_format(config) == same_format(low[0])]
+            values = store.get(node.name, label(best_way(node.name, alike, store))).values()
             is_table = node.op_type == "Gather"
             found[node.input[0 if is_table else 1]] = values if is_table else values.T
     return found
@@ -144,9 +141,9 @@ def _round_one(
 ) -> None:
     weight = rows_of(graph, node)
     for config in configs:
-        stored = _rounded(weight, config, inputs)
-        hessian = None if inputs is None else inputs.hessian
-        store.put(node.name, label(config), stored, _loss(weight, stored, hessian))
+        stored = rounded(weight, config, inputs)
+        judge = None if inputs is None else inputs.judge
+        store.put(node.name, label(config), stored, _loss(weight, stored, judge))
     release_pages(graph.weights[name] for name in node.input if name in graph.weights)
 
 
@@ -155,21 +152,6 @@ def rows_of(graph: Graph, node: NodeProto) -> np.ndarray:
     if node.op_type == "Gather":
         return graph.weights[node.input[0]]
     return np.ascontiguousarray(graph.weights[node.input[1]].T)
-
-
-def _rounded(weight: np.ndarray, config: OpConfig, inputs: Seen | None) -> Stored:
-    assert config.weight is not None
-    fmt, word = format_of(config), config.weight.algorithm
-    if inputs is None:
-        return Stored(round_to_nearest(weight, fmt))
-    if word in (GPTQ, LEARNED):
-        found = gptq(weight, inputs.factored, fmt)
-        return Stored(learned(weight, inputs.hessian, found) if word == LEARNED else found)
-    energy = np.diagonal(inputs.hessian).astype(np.float32)
-    if word == AWQ:
-        scales, rounded = scaled(weight, energy, fmt)
-        return Stored(rounded, 1 / scales)
-    return Stored(round_to_nearest(weight, fmt, energy))
 
 
 def _loss(weight: np.ndarray, stored: Stored, hessian: np.ndarray | None) -> float:
