@@ -149,7 +149,7 @@ def test_each_product_sees_what_the_rounded_ones_before_it_give(
         lambda g, node, c, s, store: (seen.update({node.name: s}), usual(g, node, c, s, store)),
     )
     backend.build(model, space.default(), observations)
-    store = backend._store()
+    store = backend.the_store
     word = {key.name: label(config) for key, config in space.default().ops.items()}
     table = store.get("embed", word["embed"]).values()
     rows = np.concatenate([table[batch["ids"][0]] for batch in _ids()])
