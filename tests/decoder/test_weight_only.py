@@ -17,6 +17,7 @@ from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
 from lpot.backends.onnx.weight_only.guard import Guard, _Lone
+from lpot.backends.onnx.weight_only.hessians import CHANCE
 from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
 from lpot.core.errors import UnsupportedModel
@@ -149,14 +150,17 @@ def test_each_product_sees_what_the_rounded_ones_before_it_give(
         lambda g, node, c, s, store: (seen.update({node.name: s}), usual(g, node, c, s, store)),
     )
     backend.build(model, space.default(), observations)
-    store = backend._store()
+    store = backend.the_store
     word = {key.name: label(config) for key, config in space.default().ops.items()}
     table = store.get("embed", word["embed"]).values()
     rows = np.concatenate([table[batch["ids"][0]] for batch in _ids()])
     first = np.tanh(rows @ store.get("first", word["first"]).values().T)
     for name, x in (("first", rows), ("second", first)):
         truth = x.T @ x / len(x)
-        np.testing.assert_allclose(seen[name].hessian, truth, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(seen[name].judge, truth, rtol=1e-3, atol=1e-4)
+        added = seen[name].hessian - seen[name].judge
+        share = CHANCE * len(truth) / len(x) * np.diagonal(truth).mean()
+        np.testing.assert_allclose(added, share * np.eye(len(truth)), rtol=1e-3, atol=1e-4)
 
 
 def test_inputs_are_factored_once_for_all_formats_and_never_where_they_are_too_many(

@@ -312,5 +312,6 @@ def _describe(config: OpConfig) -> str:
 
 
 def _words(config: TensorConfig) -> str:
-    words = (config.dtype, config.scheme, config.granularity, config.algorithm)
+    groups = f"groups of {config.group_size}" if config.group_size else None
+    words = (config.dtype, config.scheme, groups or config.granularity, config.algorithm)
     return "/".join(word for word in words if word)

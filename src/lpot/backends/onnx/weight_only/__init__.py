@@ -28,6 +28,7 @@ from lpot.backends.onnx.weight_only.guard import Times
 from lpot.backends.onnx.weight_only.kept import (
     USUAL,
     RoundingBackend,
+    formats,
     weights_alone,
     why_no_formats,
 )
@@ -108,7 +109,7 @@ class WeightOnlyBackend(RoundingBackend):
         reason = why_no_formats(graph, node)
         if reason:
             return OpInfo(key, reason=reason)
-        choices = self.formats(graph, node, self.wishes, target)
+        choices = self.allowed(graph, node, formats(graph, node, self.wishes, target))
         if choices == (FP32,):
             return OpInfo(key, reason="no low-bit format pays off for it on this CPU")
         return OpInfo(key, choices)

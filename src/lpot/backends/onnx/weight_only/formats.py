@@ -25,6 +25,7 @@ class Wishes:
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
     calibrated: bool = True  # are there data for GPTQ and AWQ?
+    exact: bool = False  # are group sizes to be just these, with the last group of a row filled up?
 
 
 def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[OpConfig]:
@@ -32,7 +33,7 @@ def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[Op
 
     In 8 bits the largest groups lose next to nothing, and are the fastest.
     """
-    sizes = fitting(wishes.group_size, columns)
+    sizes = list(wishes.group_size) if wishes.exact else fitting(wishes.group_size, columns)
     for bits in sorted(wishes.bits):
         for scheme in wishes.scheme:
             for size in sizes[-1:] if bits == 8 else sizes:

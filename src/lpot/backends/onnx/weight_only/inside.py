@@ -15,8 +15,13 @@ from lpot.backends.onnx.gains import shapes_of
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.weight_only.emit import emit
-from lpot.backends.onnx.weight_only.formats import Wishes
-from lpot.backends.onnx.weight_only.kept import RoundingBackend, weights_alone, why_no_formats
+from lpot.backends.onnx.weight_only.formats import Wishes, label
+from lpot.backends.onnx.weight_only.kept import (
+    RoundingBackend,
+    formats,
+    weights_alone,
+    why_no_formats,
+)
 from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.core.backend import Approach, Observations, Target
 from lpot.core.histogram import TensorStats
@@ -61,13 +66,18 @@ class FewBitsBackend(RoundingBackend):
         if node is None or reason:
             return replace(info, reason=info.reason or reason)
         assert rule.weight is not None
-        wishes = asked(self.wishes, rule.weight)
-        formats = self.formats(graph, node, wishes, target)
-        more = [c for c in formats if c.mode == "weight_only" and c not in info.choices]
+        possible = formats(graph, node, asked(self.wishes, rule.weight), target)
+        few = [c for c in possible if c.mode == "weight_only" and c not in info.choices]
+        more = self.allowed(graph, node, few)
         if not more:
-            slow = "no low-bit format pays off for it on this CPU"
-            return replace(info, reason=info.reason or slow)
+            return replace(info, reason=info.reason or self._why_none(few))
         return replace(info, choices=(*more, *info.choices), reason="", follower=False)
+
+    def _why_none(self, refused: Sequence[OpConfig]) -> str:
+        """What the guard says of the formats asked for."""
+        known = self.guard.refused
+        told = [f"{w}: {known[w]}" for w in map(label, refused) if w in known]
+        return "; ".join(("no low-bit format pays off for it on this CPU", *told))
 
     def build(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
@@ -151,6 +161,7 @@ def asked(wishes: Wishes, rule: TensorRule) -> Wishes:
         wishes,
         bits=bits or wishes.bits,
         group_size=rule.group_size or wishes.group_size,
+        exact=bool(rule.group_size),
         scheme=tuple(s for s in rule.scheme if s in ("sym", "asym")) or wishes.scheme,
         algorithm=ways or wishes.algorithm,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +53,7 @@ class RoundingBackend(OnnxBackend):
         self.store.drop_damaged()
 
     def find_weights(self, folder: Path, recipe: Recipe) -> bool:
-        """Use the weights that an earlier run has kept there, if it kept all that the recipe needs."""
+        """Use the weights that an earlier run has kept there, if they are all there."""
         for place in (folder, folder / COMPARED):
             store = WeightStore(place) if place.is_dir() else None
             words = [(key.name, label(config)) for key, config in weights_alone(recipe).items()]
@@ -62,21 +62,15 @@ class RoundingBackend(OnnxBackend):
                 return True
         return not weights_alone(recipe)
 
-    def formats(
-        self, graph: Graph, node: NodeProto, wishes: Wishes, target: Target
+    def allowed(
+        self, graph: Graph, node: NodeProto, choices: Iterable[OpConfig]
     ) -> tuple[OpConfig, ...]:
-        """What a node's weight may be, fewest bits first, by what this CPU's kernels are good for.
-
-        FP32 is the last of them; `why_no_formats` tells whether there can be any others.
-        """
+        """Those that this CPU's kernels are good for; looking up rows is always quick enough."""
         if node.op_type == "Gather":
-            return tuple(table_choices(wishes, graph.weights[node.input[0]].shape[1]))
+            return tuple(choices)
         columns, rows = graph.weights[node.input[1]].shape
-        return tuple(
-            config
-            for config in product_choices(wishes, target, columns)
-            if self.guard.allows(columns, rows, config, self.wishes.prompt)
-        )
+        share = self.wishes.prompt
+        return tuple(c for c in choices if self.guard.allows(columns, rows, c, share))
 
     def rounded(
         self, graph: Graph, configs: Mapping[OpKey, OpConfig], batches: Sequence[Inputs]
@@ -111,6 +105,16 @@ class RoundingBackend(OnnxBackend):
 def weights_alone(recipe: Recipe) -> dict[OpKey, OpConfig]:
     """The ops whose weights are rounded by themselves."""
     return {key: config for key, config in recipe.ops.items() if config.mode == "weight_only"}
+
+
+def formats(graph: Graph, node: NodeProto, wishes: Wishes, target: Target) -> tuple[OpConfig, ...]:
+    """What a node's weight may be, the fewest bits first and FP32 last.
+
+    `why_no_formats` tells whether there are any.
+    """
+    if node.op_type == "Gather":
+        return tuple(table_choices(wishes, graph.weights[node.input[0]].shape[1]))
+    return tuple(product_choices(wishes, target, len(graph.weights[node.input[1]])))
 
 
 def why_no_formats(graph: Graph, node: NodeProto) -> str:

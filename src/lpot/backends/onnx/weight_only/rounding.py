@@ -101,9 +101,9 @@ def _seen(
     running = piece(graph, [*segment.nodes, *nodes], held[0], outputs, weights).run(held)
     for at, made in enumerate(running):
         (judged if at in judges else fitted).add([made[name] for name in outputs])
-    (hessian,) = fitted.result().values()
-    (judge,) = judged.result().values()
-    return Seen(hessian, judge if judges else hessian)
+    (hessian,) = fitted.damped().values()
+    (judge,) = (judged if judges else fitted).result().values()
+    return Seen(hessian, judge)
 
 
 def _passed(
