@@ -62,7 +62,10 @@ class WeightOnly(Section):
         "does not divide a row.",
         examples=[(32, 128)],
     )
-    scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
+    scheme: SchemeWords = Field(
+        default=("sym", "asym"),
+        description="Symmetric around zero or not: each op takes what pays.",
+    )
     algorithm: AlgorithmWords = Field(
         default=("learned",),
         description="How weights are rounded: to nearest with clip search (rtn), with AWQ's "

@@ -20,7 +20,7 @@ class Wishes:
 
     bits: tuple[int, ...] = (4, 8)
     group_size: tuple[int, ...] = (32, 128)
-    scheme: tuple[str, ...] = ("sym",)
+    scheme: tuple[str, ...] = ("sym", "asym")
     algorithm: tuple[str, ...] = (LEARNED,)  # each op takes the one that loses least
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
