@@ -39,11 +39,11 @@ def logits(graph: Graph, ids: np.ndarray) -> np.ndarray:
     return found
 
 
-def in_bits(graph: Graph, table: int, head: int) -> Graph:
+def in_bits(graph: Graph, table: int, head: int, symmetric: bool = True) -> Graph:
     """Embedding and head in so many bits, each rounded for itself."""
     matrix = graph.weights["embed_tokens.weight"]
     names = {n.op_type: n.name for n in graph.nodes if "embed_tokens.weight" in n.input}
-    formats = {names["Gather"]: Format(table, 32), "lm_head": Format(head, 32)}
+    formats = {names["Gather"]: Format(table, 32), "lm_head": Format(head, 32, symmetric)}
     stored = {name: Stored(round_to_nearest(matrix, fmt)) for name, fmt in formats.items()}
     return emit(fold_constants(graph), stored)
 
@@ -51,7 +51,8 @@ def in_bits(graph: Graph, table: int, head: int) -> Graph:
 def large(graph: Graph) -> list[str]:
     """Tensors that are as large as the table, or a packed form of it."""
     packed = {name: a for name, a in graph.weights.items() if a.dtype == np.uint8}
-    return [name for name, array in packed.items() if len(array) == SHAPE[0]]
+    codes = {name: a for name, a in packed.items() if not name.endswith("/zeros")}
+    return [name for name, array in codes.items() if len(array) == SHAPE[0]]
 
 
 def test_fp32_stores_the_matrix_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -65,15 +66,19 @@ def test_fp32_stores_the_matrix_once(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(logits(graph, ids), truth, atol=2e-4 * np.abs(truth).max())
 
 
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("blocks", [2, 3])
 @pytest.mark.parametrize(("table", "head"), [(4, 4), (8, 8), (4, 8)])
 def test_codes_of_the_head_serve_as_the_table(
-    monkeypatch: pytest.MonkeyPatch, table: int, head: int
+    monkeypatch: pytest.MonkeyPatch, table: int, head: int, blocks: int, symmetric: bool
 ) -> None:
+    monkeypatch.setitem(FAMILIES["Llama"], "hidden_size", 32 * blocks)
     _, graph = tied(monkeypatch)
-    low = in_bits(graph, table, head)
+    low = in_bits(graph, table, head, symmetric)
     assert len(large(low)) == 1 and "embed_tokens.weight" not in low.weights
     ids = np.random.default_rng(0).integers(3, 97, (1, 20))
-    matrix = round_to_nearest(graph.weights["embed_tokens.weight"], Format(head, 32)).values()
+    fmt = Format(head, 32, symmetric)
+    matrix = round_to_nearest(graph.weights["embed_tokens.weight"], fmt).values()
     rounded = graph.replaced(graph.nodes, {**graph.weights, "embed_tokens.weight": matrix})
     truth = logits(rounded, ids)  # the head's kernel rounds its inputs, too
     np.testing.assert_allclose(logits(low, ids), truth, atol=0.03 * np.abs(truth).max())

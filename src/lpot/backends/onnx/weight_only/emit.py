@@ -107,10 +107,10 @@ def _table(
 
 
 def _lookup(node: NodeProto, parts: Sequence[str], fmt: Format) -> NodeProto:
-    codes, scales = parts
+    codes, *rest = parts
     return helper.make_node(
         "GatherBlockQuantized",
-        [codes, node.input[1], scales],
+        [codes, node.input[1], *rest],
         list(node.output),
         name=node.name,
         domain=MICROSOFT,
@@ -147,7 +147,6 @@ def _serves(product: Stored, table: Stored) -> bool:
     fmt, columns = product.rounded.format, product.rounded.codes.shape[1]
     return (
         product.input_scales is None
-        and product.rounded.zeros is None
         and fmt.bits in (4, 8)
         and fmt.bits >= table.rounded.format.bits
         and bool(fmt.group_size)
@@ -169,11 +168,17 @@ def _shared_table(
     weights: Mapping[str, Stored],
     arrays: dict[str, np.ndarray],
 ) -> list[NodeProto]:
-    """The codes and scales of the product in the shape of a table."""
+    """The codes, scales and zero points of the product in the shape of a table."""
     rounded = weights[product.name].rounded
     stem = _stem(graph, product, rounded)
-    rows, columns = rounded.codes.shape
-    widths = {"": columns * rounded.format.bits // 8, "/scales": rounded.scales.shape[1]}
+    (rows, columns), blocks, bits = (
+        rounded.codes.shape,
+        rounded.scales.shape[1],
+        rounded.format.bits,
+    )
+    widths = {"": columns * bits // 8, "/scales": blocks}
+    if rounded.zeros is not None:
+        widths["/zeros"] = -(-blocks * bits // 8)
     nodes = []
     for end, width in widths.items():
         shape, made = f"{stem}{end}/table_shape", f"{stem}{end}/table"
