@@ -14,6 +14,7 @@ from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.kinds import find
 from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.muon import Muon
+from lpot.backends.torch.prune.views import Mirrored
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.settings import Distill
@@ -57,14 +58,16 @@ def _distill(
     ]
     names = watched_layers(student, teacher)
     precision = TrainingPrecision(student, teacher)
+    asked = Mirrored(teacher, settings.mirrored)
     with Watched(student, names) as small, Watched(teacher, names) as large:
         for epoch in tracked(range(settings.epochs)):
             mixes = settings.mixup and epoch < 0.85 * settings.epochs
             for raw in loader:
                 batch = split(raw, None)
+                asked.look(arguments(student, batch.inputs))
                 inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
                 labels = batch.labels if inputs is batch.inputs else None
-                loss = _loss(student, teacher, inputs, labels, small, large, settings, precision)
+                loss = _loss(student, asked, inputs, labels, small, large, settings, precision)
                 _step(student, optimizers, loss)
                 for pace in paces:
                     pace.step()
@@ -151,7 +154,7 @@ def _window(pictures: torch.Tensor) -> torch.Tensor:
 
 def _loss(
     student: nn.Module,
-    teacher: nn.Module,
+    teacher: Mirrored,
     inputs: Inputs,
     labels: Any,
     small: Watched,
@@ -161,8 +164,7 @@ def _loss(
 ) -> torch.Tensor:
     positional, named = arguments(student, inputs)
     with precision(inputs):
-        with torch.no_grad():
-            wanted = [_wide(item) for item in tensors(teacher(*positional, **named))]
+        wanted = teacher((positional, named))
         given = [_wide(item) for item in tensors(student(*positional, **named))]
     pairs = [pair for pair in zip(given, wanted, strict=True) if pair[0].is_floating_point()]
     loss = (

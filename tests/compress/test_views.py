@@ -1,0 +1,75 @@
+"""A teacher that is asked about mirror images, too."""
+
+import torch
+from torch import nn
+
+from lpot.backends.torch.prune.views import PICTURES, Mirrored, mirror
+
+
+class Sides(nn.Module):
+    """Scores by what is left and right of the middle; or by both alike."""
+
+    def __init__(self, alike: bool) -> None:
+        super().__init__()
+        self.alike = alike
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        left, right = x[..., : x.shape[-1] // 2].mean((1, 2, 3)), x.mean((1, 2, 3))
+        return torch.stack([right, -right] if self.alike else [left, right - left], 1)
+
+
+def pictures(count: int = PICTURES, side: int = 16) -> torch.Tensor:
+    return torch.randn((count, 3, side, side), generator=torch.Generator().manual_seed(0))
+
+
+def test_a_mirror_image_counts_where_it_is_the_same_thing() -> None:
+    x = pictures()
+    asked = Mirrored(Sides(alike=True))
+    assert not asked.applies  # nothing has been seen
+    asked.look(((x,), {}))
+    assert asked.applies
+    torch.manual_seed(3)
+    other = mirror(((x,), {}))
+    assert other is not None
+    torch.manual_seed(3)
+    (found,) = asked(((x,), {}))
+    net = Sides(alike=True)
+    assert torch.allclose(found, (net(x) + net(other[0][0])) / 2)
+
+
+def test_what_has_another_meaning_in_the_mirror_is_left_alone() -> None:
+    x = pictures()
+    asked = Mirrored(Sides(alike=False))
+    asked.look(((x,), {}))
+    assert not asked.applies
+    assert torch.equal(asked(((x,), {}))[0], Sides(alike=False)(x))
+
+
+def test_outputs_that_are_no_scores_are_left_alone() -> None:
+    asked = Mirrored(nn.Conv2d(3, 2, 1))
+    asked.look(((pictures(4),), {}))
+    assert not asked.applies
+
+
+def test_only_pictures_have_mirror_images() -> None:
+    assert mirror(((torch.ones(2, 5),), {})) is None
+    assert mirror(((torch.ones(2, 3, 4, 4, dtype=torch.long),), {})) is None
+    assert mirror(((pictures(2), pictures(2)), {})) is None
+
+
+def test_small_pictures_are_not_shifted() -> None:
+    x = pictures(2, 8)
+    found = mirror(((), {"image": x}))
+    assert found is not None
+    assert torch.equal(found[1]["image"], x.flip(-1))
+
+
+def test_the_last_run_is_that_of_the_picture_itself() -> None:
+    """Its features are compared with the student's."""
+    x, seen = pictures(), []
+    net = Sides(alike=True)
+    net.register_forward_hook(lambda part, args, output: seen.append(args[0]))
+    asked = Mirrored(net)
+    asked.look(((x,), {}))
+    asked(((x,), {}))
+    assert torch.equal(seen[-1], x) and not torch.equal(seen[-2], x)
