@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 
+from lpot.backends.torch.prune.answers import Answers, last_layer, same_last_layer
 from lpot.backends.torch.prune.views import PICTURES, Mirrored, mirror
 
 
@@ -24,7 +25,7 @@ def pictures(count: int = PICTURES, side: int = 16) -> torch.Tensor:
 
 def test_a_mirror_image_counts_where_it_is_the_same_thing() -> None:
     x = pictures()
-    asked = Mirrored(Sides(alike=True))
+    asked = Mirrored(Answers(Sides(alike=True)))
     assert not asked.applies  # nothing has been seen
     asked.look(((x,), {}))
     assert asked.applies
@@ -32,21 +33,21 @@ def test_a_mirror_image_counts_where_it_is_the_same_thing() -> None:
     other = mirror(((x,), {}))
     assert other is not None
     torch.manual_seed(3)
-    (found,) = asked(((x,), {}))
+    (found,) = asked(((x,), {})).outputs
     net = Sides(alike=True)
     assert torch.allclose(found, (net(x) + net(other[0][0])) / 2)
 
 
 def test_what_has_another_meaning_in_the_mirror_is_left_alone() -> None:
     x = pictures()
-    asked = Mirrored(Sides(alike=False))
+    asked = Mirrored(Answers(Sides(alike=False)))
     asked.look(((x,), {}))
     assert not asked.applies
-    assert torch.equal(asked(((x,), {}))[0], Sides(alike=False)(x))
+    assert torch.equal(asked(((x,), {})).outputs[0], Sides(alike=False)(x))
 
 
 def test_outputs_that_are_no_scores_are_left_alone() -> None:
-    asked = Mirrored(nn.Conv2d(3, 2, 1))
+    asked = Mirrored(Answers(nn.Conv2d(3, 2, 1)))
     asked.look(((pictures(4),), {}))
     assert not asked.applies
 
@@ -69,7 +70,38 @@ def test_the_last_run_is_that_of_the_picture_itself() -> None:
     x, seen = pictures(), []
     net = Sides(alike=True)
     net.register_forward_hook(lambda part, args, output: seen.append(args[0]))
-    asked = Mirrored(net)
+    asked = Mirrored(Answers(net))
     asked.look(((x,), {}))
     asked(((x,), {}))
     assert torch.equal(seen[-1], x) and not torch.equal(seen[-2], x)
+
+
+class Ends(nn.Module):
+    def __init__(self, width: int, softmax: bool = False) -> None:
+        super().__init__()
+        self.first, self.last, self.softmax = nn.Linear(4, width), nn.Linear(width, 3), softmax
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        made = self.last(torch.relu(self.first(x)))
+        return made.softmax(1) if self.softmax else made
+
+
+def test_the_last_layer_is_the_one_that_gives_the_outputs() -> None:
+    call = (torch.ones(2, 4),), {}
+    assert last_layer(Ends(5), call) == "last"
+    assert last_layer(Ends(5, softmax=True), call) is None
+    assert last_layer(nn.Sequential(nn.Conv2d(3, 2, 1)), ((pictures(2),), {})) is None
+    assert same_last_layer(Ends(5), Ends(5), call) == "last"
+    assert same_last_layer(Ends(4), Ends(5), call) is None  # pruned: it gets less
+
+
+def test_an_answer_has_what_the_last_layer_got() -> None:
+    net, x = Ends(5), torch.ones(2, 4)
+    answers = Answers(net)
+    answers.watch("last")
+    found = answers(((x,), {}))
+    assert found.last is not None
+    assert torch.equal(found.last, torch.relu(net.first(x)))
+    assert torch.equal(found.outputs[0], net(x))
+    answers.close()
+    assert answers(((x,), {})).last is None

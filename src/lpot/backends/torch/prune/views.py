@@ -8,31 +8,25 @@ look, of 92.8 % by two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import torch
-from torch import nn
 from torch.nn import functional
 
-from lpot.backends.torch.data import tensors
+from lpot.backends.torch.prune.answers import Answer, Answers, Call
 
 SAME = 0.8  # of the pictures: so many mirror images must get the same class
 SHIFT = 16  # the mirror image is shifted by up to one of so many parts of the side
 PICTURES = 256  # that decide
 
-Call = tuple[Sequence[Any], Mapping[str, Any]]  # arguments of a module, by place and by name
-
 
 class Mirrored:
-    """The outputs of a module, averaged with those for the mirror image of a picture.
+    """A teacher's answers, averaged with those about the mirror image of a picture.
 
     The first pictures decide whether that is right: a mirrored digit is another sign, and what
     has a place in the picture has another one in its mirror image.
     """
 
-    def __init__(self, module: nn.Module, wanted: bool = True) -> None:
-        self._module = module
+    def __init__(self, teacher: Answers, wanted: bool = True) -> None:
+        self._teacher = teacher
         self._wanted = wanted
         self._same, self._asked = 0, 0
 
@@ -41,7 +35,7 @@ class Mirrored:
         other = mirror(call) if self._wanted and self._asked < PICTURES else None
         if other is None:
             return
-        one, two = (self._outputs(each) for each in (call, other))
+        one, two = (self._answer(each).outputs for each in (call, other))
         self._wanted = len(one) == 1 and one[0].dim() == 2 and one[0].shape[1] > 1
         if self._wanted:
             self._same += int((one[0].argmax(1) == two[0].argmax(1)).sum())
@@ -51,17 +45,23 @@ class Mirrored:
     def applies(self) -> bool:
         return self._wanted and self._asked > 0 and self._same >= SAME * self._asked
 
-    def __call__(self, call: Call) -> list[torch.Tensor]:
+    def __call__(self, call: Call) -> Answer:
         other = mirror(call) if self.applies else None
-        # First, since the last run is the one that is watched.
-        further = None if other is None else self._outputs(other)
-        outputs = self._outputs(call)
-        return outputs if further is None else [(outputs[0] + further[0]) / 2]
+        # First, since the last run is the one whose blocks are compared.
+        further = None if other is None else self._answer(other)
+        found = self._answer(call)
+        return found if further is None else _mean(found, further)
 
-    def _outputs(self, call: Call) -> list[torch.Tensor]:
+    def _answer(self, call: Call) -> Answer:
         with torch.no_grad():
-            found = list(tensors(self._module(*call[0], **call[1])))
-        return [item.float() if item.is_floating_point() else item for item in found]
+            return self._teacher(call)
+
+
+def _mean(one: Answer, two: Answer) -> Answer:
+    outputs = [(a + b) / 2 for a, b in zip(one.outputs, two.outputs, strict=True)]
+    if one.last is None or two.last is None:
+        return Answer(outputs)
+    return Answer(outputs, (one.last + two.last) / 2)
 
 
 def mirror(call: Call) -> Call | None:
