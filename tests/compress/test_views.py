@@ -16,7 +16,8 @@ class Sides(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         left, right = x[..., : x.shape[-1] // 2].mean((1, 2, 3)), x.mean((1, 2, 3))
-        return torch.stack([right, -right] if self.alike else [left, right - left], 1)
+        scores = [right, -right] if self.alike else [left, right - left]
+        return 1e4 * torch.stack(scores, 1)  # it is sure of all that it sees
 
 
 def pictures(count: int = PICTURES, side: int = 16) -> torch.Tensor:
@@ -44,6 +45,24 @@ def test_what_has_another_meaning_in_the_mirror_is_left_alone() -> None:
     asked.look(((x,), {}))
     assert not asked.applies
     assert torch.equal(asked(((x,), {})).outputs[0], Sides(alike=False)(x))
+
+
+def test_pictures_that_the_teacher_does_not_know_do_not_count() -> None:
+    """Parts of photographs, say, that are trained on among others."""
+
+    class Unsure(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            known = x[:, :1].amax((1, 2, 3)) > 50
+            alike, other = Sides(alike=True)(x), Sides(alike=False)(x)
+            return torch.where(known[:, None], alike, 1e-4 * other)
+
+    x = pictures(2 * PICTURES)
+    asked = Mirrored(Answers(Unsure()))
+    asked.look(((x,), {}))
+    assert not asked.applies  # it knows none of them
+    x[::4, 0] += 100
+    asked.look(((x,), {}))
+    assert asked.applies
 
 
 def test_outputs_that_are_no_scores_are_left_alone() -> None:

@@ -72,9 +72,15 @@ class Augmented:
     MOST = 64
 
     def __init__(
-        self, images: np.ndarray, others: np.ndarray, size: int = 32, mixes: bool = False
+        self,
+        images: np.ndarray,
+        others: np.ndarray,
+        size: int = 32,
+        mixes: bool = False,
+        turns: bool = False,
     ) -> None:
-        self.images, self.others, self.batch_size, self.mixes = images, others, size, mixes
+        self.images, self.others, self.batch_size = images, others, size
+        self.mixes, self.turns = mixes, turns
         self.own = 5 * size // 8 if len(others) else size
         self.draw = np.random.default_rng(0)
 
@@ -88,7 +94,7 @@ class Augmented:
             if len(self.others):
                 more = self.draw.integers(0, len(self.others), self.batch_size - self.own)
                 chosen = np.concatenate([chosen, scaled(self.others[more])])
-            moved = self.turned if self.draw.random() < 0.5 else self.moved
+            moved = self.turned if self.turns and self.draw.random() < 0.5 else self.moved
             made = self.coloured(moved(self.draw.permutation(chosen)))
             yield self.mixed(made) if self.mixes else made, None
 
@@ -234,7 +240,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     folders = given.photographs
     if folders is None:
         folders = [given.data / name for name in PHOTOGRAPHS] if given.train_on is None else []
-    train = Augmented(images, pictures(folders), 64)
+    train = Augmented(images, pictures(folders), 64, turns=True)
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
     evaluate = scorer(*others)
     structured = {

@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from lpot.backends.torch.prune.answers import Answer, Answers, Call
 
-SAME = 0.8  # of the pictures: so many mirror images must get the same class
+SURE = 0.9  # pictures of nothing that the teacher knows tell nothing: so probable must a class be
+SAME = 0.8  # of those it is sure of: so many mirror images must get the same class
 SHIFT = 16  # the mirror image is shifted by up to one of so many parts of the side
 PICTURES = 256  # that decide
 
@@ -38,8 +39,9 @@ class Mirrored:
         one, two = (self._answer(each).outputs for each in (call, other))
         self._wanted = len(one) == 1 and one[0].dim() == 2 and one[0].shape[1] > 1
         if self._wanted:
-            self._same += int((one[0].argmax(1) == two[0].argmax(1)).sum())
-            self._asked += len(one[0])
+            sure = one[0].softmax(1).amax(1) >= SURE
+            self._same += int((one[0].argmax(1) == two[0].argmax(1))[sure].sum())
+            self._asked += int(sure.sum())
 
     @property
     def applies(self) -> bool:
