@@ -15,7 +15,7 @@ from lpot.backends.torch.kinds import find
 from lpot.backends.torch.prune.answers import Answer, Answers, same_last_layer
 from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.muon import Muon
-from lpot.backends.torch.prune.views import Mirrored
+from lpot.backends.torch.prune.views import Mirrored, pictures
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import Batch, Inputs, split
 from lpot.core.compress.settings import Distill
@@ -122,13 +122,12 @@ def _mixed(module: nn.Module, inputs: Inputs) -> Inputs:
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019).
     """
-    positional, named = arguments(module, inputs)
-    values = [*positional, *named.values()]
-    if len(values) != 1 or not isinstance(values[0], torch.Tensor):
+    call = arguments(module, inputs)
+    value, named = pictures(call), call[1]
+    if value is None:
         return inputs
-    value = values[0]
     way = int(torch.randint(0, 3, ()))
-    if value.dim() != 4 or not value.is_floating_point() or way == 0:
+    if way == 0:
         return inputs
     share = torch.rand((len(value), 1, 1, 1)) if way == 1 else _window(value)
     blended = share * value + (1 - share) * value.flip(0)
@@ -186,13 +185,13 @@ class _Lesson:
         return loss
 
     def _begin(self, inputs: Inputs) -> None:
-        """The first batch tells which layer is the last."""
-        if self._begun:
+        """The first batch tells which layer is the last. With pictures alone: what comes of it
+        with tokens has not been measured."""
+        call = arguments(self.student.module, inputs)
+        if self._begun or pictures(call) is None:
             return
         self._begun = True
-        name = same_last_layer(
-            self.student.module, self.teacher.module, arguments(self.student.module, inputs)
-        )
+        name = same_last_layer(self.student.module, self.teacher.module, call)
         for answers in (self.student, self.teacher) if name is not None else ():
             answers.watch(str(name))
 

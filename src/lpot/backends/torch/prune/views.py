@@ -66,14 +66,19 @@ def _mean(one: Answer, two: Answer) -> Answer:
     return Answer(outputs, (one.last + two.last) / 2)
 
 
-def mirror(call: Call) -> Call | None:
-    """The mirror images, shifted a little, where the only input is pictures."""
-    positional, named = call
-    values = [*positional, *named.values()]
+def pictures(call: Call) -> torch.Tensor | None:
+    """The only input, where that is pictures."""
+    values = [*call[0], *call[1].values()]
     if len(values) != 1 or not isinstance(values[0], torch.Tensor):
         return None
     value = values[0]
-    if value.dim() != 4 or not value.is_floating_point():
+    return value if value.dim() == 4 and value.is_floating_point() else None
+
+
+def mirror(call: Call) -> Call | None:
+    """The mirror images, shifted a little, where the only input is pictures."""
+    value, named = pictures(call), call[1]
+    if value is None:
         return None
     high, wide = value.shape[2:]
     most = [side // SHIFT for side in (high, wide)]
