@@ -28,7 +28,6 @@ import lpot
 MEAN = 255 * np.array((0.485, 0.456, 0.406), np.float32)
 STD = 255 * np.array((0.229, 0.224, 0.225), np.float32)
 TRAINED = 1400  # of the 2000 images
-TURN = np.array((0.17, 0.08, 0.08, 0.05))  # radians; shear; logarithms of the size and of its ratio
 PHOTOGRAPHS = ("imagenet-samples", "coco2017-slice")
 
 
@@ -65,22 +64,16 @@ class ResNet20(nn.Module):
 
 
 class Augmented:
-    """Batches with random crops, turns, flips and colours, new ones in each epoch. Three of eight
-    images are others, if there are any: nobody knows their labels, but the FP32 model's outputs
-    do. An epoch is at most so many batches."""
+    """Batches with random crops, flips and colours, new ones in each epoch. Three of eight images
+    are others, if there are any: nobody knows their labels, but the FP32 model's outputs do. An
+    epoch is at most so many batches."""
 
     MOST = 64
 
     def __init__(
-        self,
-        images: np.ndarray,
-        others: np.ndarray,
-        size: int = 32,
-        mixes: bool = False,
-        turns: bool = False,
+        self, images: np.ndarray, others: np.ndarray, size: int = 32, mixes: bool = False
     ) -> None:
-        self.images, self.others, self.batch_size = images, others, size
-        self.mixes, self.turns = mixes, turns
+        self.images, self.others, self.batch_size, self.mixes = images, others, size, mixes
         self.own = 5 * size // 8 if len(others) else size
         self.draw = np.random.default_rng(0)
 
@@ -94,8 +87,7 @@ class Augmented:
             if len(self.others):
                 more = self.draw.integers(0, len(self.others), self.batch_size - self.own)
                 chosen = np.concatenate([chosen, scaled(self.others[more])])
-            moved = self.turned if self.turns and self.draw.random() < 0.5 else self.moved
-            made = self.coloured(moved(self.draw.permutation(chosen)))
+            made = self.coloured(self.moved(self.draw.permutation(chosen)))
             yield self.mixed(made) if self.mixes else made, None
 
     def moved(self, images: np.ndarray) -> np.ndarray:
@@ -106,23 +98,6 @@ class Augmented:
             crop = padded[index, :, row : row + 32, column : column + 32]
             out[index] = crop[:, :, ::-1] if self.draw.random() < 0.5 else crop
         return out
-
-    def turned(self, images: np.ndarray) -> np.ndarray:
-        """Turned, stretched, sheared and shifted a little, and flipped: of few images no two are
-        then alike. Much of it would be wrong, for the FP32 model does not know such images."""
-        count = len(images)
-        angle, shear, wide, high = self.draw.uniform(-1, 1, (4, count)) * TURN[:, None]
-        flip = np.where(self.draw.random(count) < 0.5, -1.0, 1.0)
-        x, y = np.exp(wide), np.exp(wide + high)
-        cos, sin = np.cos(angle), np.sin(angle)
-        shift = self.draw.uniform(-0.25, 0.25, (2, count))
-        rows = [[cos * x * flip, shear - sin * y, shift[0]], [sin * x * flip, cos * y, shift[1]]]
-        maps = torch.tensor(np.moveaxis(np.array(rows), 2, 0), dtype=torch.float32)
-        grid = functional.affine_grid(maps, list(images.shape), align_corners=False)
-        found = functional.grid_sample(
-            torch.tensor(images), grid, padding_mode="reflection", align_corners=False
-        )
-        return found.numpy()
 
     def coloured(self, images: np.ndarray) -> np.ndarray:
         """Half of them in another contrast and tone."""
@@ -240,7 +215,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     folders = given.photographs
     if folders is None:
         folders = [given.data / name for name in PHOTOGRAPHS] if given.train_on is None else []
-    train = Augmented(images, pictures(folders), 64, turns=True)
+    train = Augmented(images, pictures(folders), 64)
     calib = [images[i : i + 50] for i in range(0, 500, 50)]
     evaluate = scorer(*others)
     structured = {

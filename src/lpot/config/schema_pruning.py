@@ -160,11 +160,6 @@ class StructuredPruning(Section):
     mixup: Flag = Field(
         default=True, description="Blend images within a batch, for both teacher and student."
     )
-    mirrored: Flag = Field(
-        default=True,
-        description="Teach the mean of what the FP32 model gives for an image and for its mirror "
-        "image, where it names the same class for most of them.",
-    )
 
 
 class PruningApproach(Section):

@@ -21,7 +21,6 @@ class Distill:
     features: float = 1.0  # weight of the intermediate layers' loss
     labels: float = 0.0  # weight of the labels' cross entropy
     mixup: bool = True  # of pictures; tokens can't be mixed
-    mirrored: bool = True  # is the teacher asked about mirror images, too, where it knows them?
     seed: int = 1978
 
     def to_json(self) -> dict[str, Any]:

@@ -56,7 +56,6 @@ def settings_of(section: StructuredPruning, seed: int) -> Structured:
         features=section.features,
         labels=section.labels,
         mixup=section.mixup,
-        mirrored=section.mirrored,
         seed=seed,
     )
     ratios = tuple(sorted(section.ratio, reverse=True))

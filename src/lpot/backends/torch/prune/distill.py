@@ -12,18 +12,15 @@ from torch.nn import functional
 
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.kinds import find
-from lpot.backends.torch.prune.answers import Answer, Answers, same_last_layer
 from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.muon import Muon
-from lpot.backends.torch.prune.views import Mirrored, pictures
 from lpot.backends.torch.training_precision import TrainingPrecision
-from lpot.core.batch import Batch, Inputs, split
+from lpot.core.batch import Inputs, split
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import DataError, TrainingError
 from lpot.core.progress import tracked
 
 LAYERS = 4  # intermediate outputs that are compared
-LAST = 2.0  # weight of what the last layer gets, beside that of the intermediate outputs
 CLIP = 5.0  # of the gradient's norm
 
 
@@ -58,11 +55,16 @@ def _distill(
         torch.optim.lr_scheduler.LambdaLR(each, lambda step: _pace(step, steps))
         for each in optimizers
     ]
-    with _Lesson(student, teacher, settings) as lesson:
+    names = watched_layers(student, teacher)
+    precision = TrainingPrecision(student, teacher)
+    with Watched(student, names) as small, Watched(teacher, names) as large:
         for epoch in tracked(range(settings.epochs)):
             mixes = settings.mixup and epoch < 0.85 * settings.epochs
             for raw in loader:
-                loss = lesson.loss(split(raw, None), mixes)
+                batch = split(raw, None)
+                inputs = _mixed(student, batch.inputs) if mixes else batch.inputs
+                labels = batch.labels if inputs is batch.inputs else None
+                loss = _loss(student, teacher, inputs, labels, small, large, settings, precision)
                 _step(student, optimizers, loss)
                 for pace in paces:
                     pace.step()
@@ -122,12 +124,13 @@ def _mixed(module: nn.Module, inputs: Inputs) -> Inputs:
 
     Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019).
     """
-    call = arguments(module, inputs)
-    value, named = pictures(call), call[1]
-    if value is None:
+    positional, named = arguments(module, inputs)
+    values = [*positional, *named.values()]
+    if len(values) != 1 or not isinstance(values[0], torch.Tensor):
         return inputs
+    value = values[0]
     way = int(torch.randint(0, 3, ()))
-    if way == 0:
+    if value.dim() != 4 or not value.is_floating_point() or way == 0:
         return inputs
     share = torch.rand((len(value), 1, 1, 1)) if way == 1 else _window(value)
     blended = share * value + (1 - share) * value.flip(0)
@@ -146,71 +149,39 @@ def _window(pictures: torch.Tensor) -> torch.Tensor:
     return found
 
 
-class _Lesson:
-    """Both modules watched; what the student's answers lack is the loss."""
+def _loss(
+    student: nn.Module,
+    teacher: nn.Module,
+    inputs: Inputs,
+    labels: Any,
+    small: Watched,
+    large: Watched,
+    settings: Distill,
+    precision: TrainingPrecision,
+) -> torch.Tensor:
+    positional, named = arguments(student, inputs)
+    with precision(inputs):
+        with torch.no_grad():
+            wanted = [_wide(item) for item in tensors(teacher(*positional, **named))]
+        given = [_wide(item) for item in tensors(student(*positional, **named))]
+    pairs = [pair for pair in zip(given, wanted, strict=True) if pair[0].is_floating_point()]
+    loss = (
+        settings.logits
+        * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
+    )
+    # Where the width of a block's output was pruned there is nothing to compare with.
+    alike = [name for name in small.names if small.seen[name].shape == large.seen[name].shape]
+    for name in alike:
+        error = relative_error(_wide(small.seen[name]), _wide(large.seen[name]))
+        loss = loss + settings.features / len(alike) * error
+    if settings.labels and labels is not None:
+        truth = to_tensor(labels).long().reshape(-1)
+        loss = loss + settings.labels * functional.cross_entropy(given[0], truth)
+    return loss
 
-    def __init__(self, student: nn.Module, teacher: nn.Module, settings: Distill) -> None:
-        self.settings = settings
-        self.student, self.teacher = Answers(student), Answers(teacher)
-        self.asked = Mirrored(self.teacher, settings.mirrored)
-        self.precision = TrainingPrecision(student, teacher)
-        names = watched_layers(student, teacher)
-        self.small, self.large = Watched(student, names), Watched(teacher, names)
-        self._begun = False
 
-    def __enter__(self) -> _Lesson:
-        self.small.__enter__()
-        self.large.__enter__()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for watched in (self.small, self.large):
-            watched.__exit__()
-        for answers in (self.student, self.teacher):
-            answers.close()
-
-    def loss(self, batch: Batch, mixes: bool) -> torch.Tensor:
-        root = self.student.module
-        self._begin(batch.inputs)
-        self.asked.look(arguments(root, batch.inputs))
-        inputs = _mixed(root, batch.inputs) if mixes else batch.inputs
-        call = arguments(root, inputs)
-        with self.precision(inputs):
-            wanted, given = self.asked(call), self.student(call)
-        loss = self._distance(given, wanted)
-        if self.settings.labels and batch.labels is not None and inputs is batch.inputs:
-            truth = to_tensor(batch.labels).long().reshape(-1)
-            error = functional.cross_entropy(given.outputs[0], truth)
-            loss = loss + self.settings.labels * error
-        return loss
-
-    def _begin(self, inputs: Inputs) -> None:
-        """The first batch tells which layer is the last. With pictures alone: what comes of it
-        with tokens has not been measured."""
-        call = arguments(self.student.module, inputs)
-        if self._begun or pictures(call) is None:
-            return
-        self._begun = True
-        name = same_last_layer(self.student.module, self.teacher.module, call)
-        for answers in (self.student, self.teacher) if name is not None else ():
-            answers.watch(str(name))
-
-    def _distance(self, given: Answer, wanted: Answer) -> torch.Tensor:
-        settings, small, large = self.settings, self.small, self.large
-        outputs = zip(given.outputs, wanted.outputs, strict=True)
-        pairs = [pair for pair in outputs if pair[0].is_floating_point()]
-        loss = (
-            settings.logits
-            * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
-        )
-        # Where the width of a block's output was pruned there is nothing to compare with.
-        alike = [name for name in small.names if small.seen[name].shape == large.seen[name].shape]
-        for name in alike:
-            error = relative_error(small.seen[name].float(), large.seen[name].float())
-            loss = loss + settings.features / len(alike) * error
-        if given.last is not None and wanted.last is not None:
-            loss = loss + LAST * settings.features * relative_error(given.last, wanted.last)
-        return loss
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.float() if value.is_floating_point() else value
 
 
 def soft_loss(given: torch.Tensor, wanted: torch.Tensor, temperature: float) -> torch.Tensor:
