@@ -78,7 +78,7 @@ BAD = [
     ([], "train_dataloader yields no batches"),
     ((batch for batch in BATCHES), "is a generator, which can be read only once"),
     (Once(), "yields no batches when it was read again"),
-    (5, "is a int: expected something to iterate over"),
+    (5, "is an int: expected something to iterate over"),
     ("data", "is a str: expected something to iterate over"),
 ]
 
@@ -131,7 +131,7 @@ def test_what_the_training_raises_comes_with_its_line() -> None:
     with pytest.raises(TrainingError, match=r"pruning_func raised KeyError.*test_training_data"):
         prune()
     prune.pruning_func = 3
-    with pytest.raises(ConfigError, match="pruning_func: given a int, expected a function"):
+    with pytest.raises(ConfigError, match="pruning_func: given an int, expected a function"):
         prune()
 
 

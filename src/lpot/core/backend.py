@@ -98,6 +98,10 @@ class Backend(ABC, Generic[M]):
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:
         """A path or a native object, checked and made ready."""
 
+    def opened(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:
+        """To be run as it is, not to be tuned: what is in low precision already is welcome."""
+        return self.load(source, spec)
+
     @abstractmethod
     def inspect(
         self, model: M, approach: Approach = "static", target: Target = "this"

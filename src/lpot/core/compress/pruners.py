@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -297,6 +298,10 @@ class Pruners:
         _check_apart(self.pruners)
 
     def on_epoch_begin(self, epoch: int) -> None:
+        if isinstance(epoch, bool) or not isinstance(epoch, numbers.Real):
+            raise ConfigError(
+                f"given {epoch!r}, expected the number of the epoch: on_epoch_begin(epoch)", "epoch"
+            )
         self.epoch, self.called = epoch, True
         for pruner in self.pruners:
             pruner.on_epoch_begin(epoch)

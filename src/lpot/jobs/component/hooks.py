@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.errors import ConfigError, a_kind, did_you_mean
 
 SCOPES = (
     "pre_epoch_begin",
@@ -40,7 +40,7 @@ class Hooked:
                 f"given {scope!r}, expected one of {', '.join(SCOPES)}{hint}", "scope"
             )
         if not callable(hook):
-            raise ConfigError(f"given a {type(hook).__name__}, expected a function", "hook")
+            raise ConfigError(f"given {a_kind(hook)}, expected a function", "hook")
         if input_args is None and input_kwargs is None:
             self.hooks[scope].append(hook)
             return
