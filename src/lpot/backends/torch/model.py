@@ -216,7 +216,7 @@ class TorchModel(Model):
         return found
 
     def _weight(self, name: str) -> torch.Tensor:
-        known = dict(self._native.named_parameters()) | state(self._native)
+        known = state(self._native) | dict(self._native.named_parameters())
         if name not in known:
             raise ConfigError(
                 f"the model has no weight {name!r}{did_you_mean(name, known) or ';'} "
