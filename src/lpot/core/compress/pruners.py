@@ -204,6 +204,15 @@ class Pruner:
         for name, keep in self.keep.items():
             self.store.mask(name, keep)
 
+    def thin(self, part: float) -> None:
+        """So much of the way from the zeros that are there to the target."""
+
+        def share(weight: Array) -> float:
+            now = 1 - np.count_nonzero(weight) / weight.size
+            return float(now + part * max(0.0, self.spec.target_of(weight) - now))
+
+        self._mask(share)
+
     def finish(self) -> None:
         """The target itself, whatever epoch the loop ended in."""
         self._mask(self.spec.target_of)
@@ -339,6 +348,10 @@ class Pruners:
             f"({last.end}): the zeros from {100 * last.at(self.epoch):g} to "
             f"{100 * last.target:g} % were set after it, without any training"
         )
+
+    def thin(self, part: float) -> None:
+        for pruner in self.pruners:
+            pruner.thin(part)
 
     def finish(self) -> None:
         for pruner in self.pruners:

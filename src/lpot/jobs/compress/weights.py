@@ -35,6 +35,7 @@ from lpot.jobs.tune.trainers import check_trainers, located
 logger = logging.getLogger(__name__)
 
 PLACE = "pruning.approach.weight_compression"
+HALVINGS = 5  # of the way between the sparsest state that met the bar and the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,11 +195,31 @@ class WeightPruning:
         if sparse.share >= sparsity.share:
             self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is returned")
             return sparse, best, True, True
+        sparse, best = self._between(snapshot, sparse, best)
         self.notes.append(
             f"warning: {missed}: the sparsest state that met it is returned, "
             f"{100 * sparse.share:.1f} % zeros with {best:.4f}"
         )
         return sparse, best, True, False
+
+    def _between(self, snapshot: Any, sparse: Sparsity, best: float) -> tuple[Sparsity, float]:
+        """Epochs may be far apart: the sparsest between the best of them and the target, without
+        training. The model is left in that state."""
+        assert self.baseline is not None
+        store, low, high = self.pruners.store, 0.0, 1.0
+        for _ in range(HALVINGS):
+            part = (low + high) / 2
+            store.restore(snapshot)
+            self.pruners.thin(part)
+            accuracy = self._score_or_nan()
+            if self.goal.is_met(accuracy, self.baseline):
+                low, sparse, best = part, self.pruners.sparsity(), accuracy
+            else:
+                high = part
+        store.restore(snapshot)
+        if low:
+            self.pruners.thin(low)
+        return sparse, best
 
     def _remember(self) -> None:
         if self._evaluator is None or self.baseline is None:
