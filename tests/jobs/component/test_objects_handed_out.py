@@ -22,6 +22,7 @@ from lpot.experimental import (
     Pruning,
     Quantization,
     Scheduler,
+    common,
 )
 
 torch = pytest.importorskip("torch")
@@ -136,6 +137,45 @@ def test_a_component_is_copied_after_its_run(made: dict[str, Any], tmp_path: Pat
     quantizer()
     twin = copy.deepcopy(quantizer)
     assert twin.result is not None and twin() is not None
+
+
+class TestOldSubclasses:
+    """The original's base classes had no __init__ to call, or one that could be left out."""
+
+    def test_a_dataset(self) -> None:
+        from lpot.data import DataLoader, Dataset
+
+        class Mine(Dataset):
+            def __init__(self, count: int) -> None:
+                self.number = count
+
+            def __len__(self) -> int:
+                return self.number
+
+            def __getitem__(self, index: int) -> Any:
+                return np.zeros(4, np.float32), index
+
+        assert [len(labels) for _, labels in DataLoader(Mine(5), batch_size=2)] == [2, 2, 1]
+
+    def test_a_component(self) -> None:
+        class Mine(Component):
+            def __init__(self) -> None: ...
+
+            def execute(self) -> Any:
+                self.on_epoch_begin(3)
+                return self.model
+
+        seen: list[int] = []
+        mine = Mine()
+        mine.model = 7
+        assert mine() == 7
+        mine.register_hook("on_epoch_begin", seen.append)
+        assert mine() == 7 and seen == [3]
+
+    @pytest.mark.parametrize("record", [common.Metric, common.Postprocess])
+    def test_what_is_no_class(self, record: Any) -> None:
+        with pytest.raises(ConfigError, match="given an int, expected a class with"):
+            record(3)
 
 
 class TestScheduler:

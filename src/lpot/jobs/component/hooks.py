@@ -42,13 +42,19 @@ class Hooked:
         if not callable(hook):
             raise ConfigError(f"given {a_kind(hook)}, expected a function", "hook")
         if input_args is None and input_kwargs is None:
-            self.hooks[scope].append(hook)
+            self._of(scope).append(hook)
             return
         args, kwargs = tuple(input_args or ()), dict(input_kwargs or {})
-        self.hooks[scope].append(lambda *_: hook(*args, **kwargs))
+        self._of(scope).append(lambda *_: hook(*args, **kwargs))
+
+    def _of(self, scope: str) -> list[Callable[..., Any]]:
+        """A subclass of the user's may not have called __init__."""
+        if "hooks" not in vars(self):
+            Hooked.__init__(self)
+        return self.hooks[scope]
 
     def tell(self, scope: str, *args: Any) -> None:
-        for hook in self.hooks[scope]:
+        for hook in self._of(scope):
             hook(*args)
 
     def pre_epoch_begin(self) -> None:
