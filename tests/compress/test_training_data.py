@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -240,7 +241,7 @@ def test_an_evaluation_that_fails_says_its_line_and_later_costs_no_training() ->
     prune.model, prune.train_dataloader, prune.eval_func = net(), BATCHES, evaluate
     with pytest.raises(EvaluationError, match=r"ZeroDivisionError.*test_training_data"):
         prune()
-    given = iter([0.9, float("nan"), 0.8, float("nan"), float("nan")])
+    given = chain([0.9, float("nan"), 0.8], repeat(float("nan")))
     prune.model, prune.eval_func = net(), lambda model: next(given)
     prune()
     assert prune.result.met and not prune.result.reached and prune.result.accuracy == 0.8
