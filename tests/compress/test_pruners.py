@@ -129,6 +129,24 @@ def test_a_target_that_misses_the_bar_gives_the_sparsest_that_holds_it(net: Any)
     assert scorer(TEST)(model.native) == found.accuracy
 
 
+def test_a_schedule_that_leaps_is_looked_at_in_between(net: Any) -> None:
+    """No epoch but the first holds the bar, and that has no zeros at all."""
+    prune = Pruning(conf(0.98, end=2, loss=0.1))
+    prune.model, prune.eval_func = net, scorer(TEST)
+
+    def leap(model: Any) -> None:
+        for epoch in range(2):
+            prune.on_epoch_begin(epoch)
+            prune.on_epoch_end()
+
+    prune.pruning_func = leap
+    model = prune()
+    found = prune.result
+    assert found.met and not found.reached and 0 < found.sparsity.share < 0.98
+    assert scorer(TEST)(model.native) == found.accuracy
+    assert model.report_sparsity()[1] == pytest.approx(100 * found.sparsity.share)
+
+
 def test_a_loss_with_a_teacher_compares_with_the_model_as_it_was() -> None:
     torch.manual_seed(1)
     layers = (nn.Flatten(), nn.Linear(64, 48), nn.ReLU(), nn.Linear(48, 10))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,7 @@ BAD = [
     ([], "train_dataloader yields no batches"),
     ((batch for batch in BATCHES), "is a generator, which can be read only once"),
     (Once(), "yields no batches when it was read again"),
-    (5, "is a int: expected something to iterate over"),
+    (5, "is an int: expected something to iterate over"),
     ("data", "is a str: expected something to iterate over"),
 ]
 
@@ -131,7 +132,7 @@ def test_what_the_training_raises_comes_with_its_line() -> None:
     with pytest.raises(TrainingError, match=r"pruning_func raised KeyError.*test_training_data"):
         prune()
     prune.pruning_func = 3
-    with pytest.raises(ConfigError, match="pruning_func: given a int, expected a function"):
+    with pytest.raises(ConfigError, match="pruning_func: given an int, expected a function"):
         prune()
 
 
@@ -240,7 +241,7 @@ def test_an_evaluation_that_fails_says_its_line_and_later_costs_no_training() ->
     prune.model, prune.train_dataloader, prune.eval_func = net(), BATCHES, evaluate
     with pytest.raises(EvaluationError, match=r"ZeroDivisionError.*test_training_data"):
         prune()
-    given = iter([0.9, float("nan"), 0.8, float("nan"), float("nan")])
+    given = chain([0.9, float("nan"), 0.8], repeat(float("nan")))
     prune.model, prune.eval_func = net(), lambda model: next(given)
     prune()
     assert prune.result.met and not prune.result.reached and prune.result.accuracy == 0.8

@@ -159,7 +159,7 @@ def test_the_same_data_in_any_form_give_the_same_model(
         (list, "empty"),
         ("data.npy", "is a str"),
         ({"x": X}, "is a dict"),
-        (7, "is a int.*__iter__"),
+        (7, "is an int.*__iter__"),
         ([()], "empty batch"),
         ([X[0]], "batch dimension missing"),
         ([X[:, :7]], r"expects shape \[n, 8\], got \[12, 7\]"),

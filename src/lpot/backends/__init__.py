@@ -13,7 +13,7 @@ from typing import Any
 
 from lpot.core import framework
 from lpot.core.backend import Approach, Backend
-from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, did_you_mean
+from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, a_kind, did_you_mean
 from lpot.core.framework import ALIASES, GROUP
 from lpot.core.model import Model
 
@@ -228,7 +228,7 @@ def detect(source: Any) -> str:
                 return name
     if isinstance(source, Mapping):
         raise UnsupportedModel(
-            f"given a {type(source).__name__} of {len(source)} entries: weights alone are not a "
+            f"given {a_kind(source)} of {len(source)} entries: weights alone are not a "
             "model. Give the nn.Module after module.load_state_dict(...), or the model's file"
         )
     raise UnsupportedModel(

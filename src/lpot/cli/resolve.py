@@ -16,6 +16,7 @@ from lpot.core.errors import (
     ConfigError,
     LpotError,
     UnsupportedModel,
+    a_kind,
     did_you_mean,
 )
 from lpot.core.loader import is_loader
@@ -123,7 +124,7 @@ def calibration_source(text: str) -> Any:
     if isinstance(found, type) or not is_loader(found):
         if not callable(found):
             raise ConfigError(
-                f"{text} is a {type(found).__name__}: expected a data loader, or a function that "
+                f"{text} is {a_kind(found)}: expected a data loader, or a function that "
                 "returns one",
                 "--calib",
             )

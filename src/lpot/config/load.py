@@ -15,7 +15,7 @@ from lpot.config.node import MAX_DEPTH
 from lpot.config.outline import Path, dotted
 from lpot.config.read import Document, Mistake, read
 from lpot.config.schema import Config, Source
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, a_kind
 
 
 def load(
@@ -115,7 +115,7 @@ def _document(source: Any) -> Document:
         return Document(source, lines)
     if not isinstance(source, str | os.PathLike):
         raise ConfigError(
-            f"given a {type(source).__name__}, expected the path of a yaml file, a dict or a Config"
+            f"given {a_kind(source)}, expected the path of a yaml file, a dict or a Config"
         )
     if isinstance(source, str) and ("\n" in source or not source.strip()):
         raise ConfigError(

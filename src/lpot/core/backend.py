@@ -84,6 +84,7 @@ class Backend(ABC, Generic[M]):
     best_name: str = "best_model"  # of the best model, file or folder, in a workspace
     repairs: Repairs = NONE  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
+    stores_halves: bool = False  # can weights be kept as float16 in files, and computed wider?
 
     def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
         """The backend that serves an approach: itself, or one that does that alone.
@@ -112,6 +113,10 @@ class Backend(ABC, Generic[M]):
     @abstractmethod
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:
         """A path or a native object, checked and made ready."""
+
+    def opened(self, source: Any, spec: ModelSpec = ModelSpec()) -> M:
+        """To be run as it is, not to be tuned: what is in low precision already is welcome."""
+        return self.load(source, spec)
 
     @abstractmethod
     def inspect(

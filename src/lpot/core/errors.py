@@ -136,6 +136,20 @@ def _by_part(word: str, names: list[str]) -> list[str]:
     return longest or parts
 
 
+def a_kind(value: object) -> str:
+    """What something is, for an error message.
+
+    >>> a_kind(3), a_kind([]), a_kind(None), a_kind(dict)
+    ('an int', 'a list', 'None', 'the class dict')
+    """
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    name = type(value).__name__
+    return f"{'an' if name[0].lower() in 'aeiou' else 'a'} {name}"
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """A ready tail for an error message; empty when nothing is near.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from lpot.core.batch import as_array
 from lpot.core.blame import raised
-from lpot.core.errors import EvaluationError
+from lpot.core.errors import EvaluationError, a_kind
 from lpot.core.model import Model
 from lpot.core.number import as_number
 from lpot.core.progress import Listener
@@ -39,9 +39,7 @@ def takes_session(function: Function) -> Function:
 def check_function(function: Callable[..., Any], word: str = "eval_func") -> None:
     """Refuse what can't be called with one model; `word` is what the user's door calls it."""
     if not callable(function):
-        raise EvaluationError(
-            f"{word} must be a function of one model, got a {type(function).__name__}"
-        )
+        raise EvaluationError(f"{word} must be a function of one model, got {a_kind(function)}")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # built in C: nobody can tell

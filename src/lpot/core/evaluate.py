@@ -11,7 +11,7 @@ import numpy as np
 
 from lpot.core.batch import Batch, Reader
 from lpot.core.course import Course, hardness
-from lpot.core.errors import DataError
+from lpot.core.errors import DataError, a_kind
 from lpot.core.eval_func import FunctionEvaluator, source_hash, takes_session
 from lpot.core.metric import Metric, Told
 from lpot.core.model import Model
@@ -75,7 +75,7 @@ class MetricEvaluator:
     ) -> None:
         if isinstance(loader, Iterator):
             raise DataError(
-                f"the evaluation loader is a {type(loader).__name__}, which can be read only once, "
+                f"the evaluation loader is {a_kind(loader)}, which can be read only once, "
                 "but every trial reads it again: give a list, or an object with __iter__"
             )
         self.loader = loader

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.batch import size_in_bytes
-from lpot.core.errors import CalibrationError
+from lpot.core.errors import CalibrationError, a_kind
 from lpot.core.interrupt import Terminated
 
 # A loader that keeps its own place is read ahead this far to bring it back to its beginning.
@@ -137,7 +137,7 @@ def _made(given: Any) -> Any:
     """The loader itself, of a class or a function that makes one."""
     if isinstance(given, str | bytes | Mapping) or given is None:
         raise CalibrationError(
-            f"the calibration loader is a {type(given).__name__}: give something to iterate over "
+            f"the calibration loader is {a_kind(given)}: give something to iterate over "
             "that yields batches (a list, a DataLoader, a generator)"
         )
     if isinstance(given, type):  # it has the methods, but no data
@@ -147,7 +147,7 @@ def _made(given: Any) -> Any:
     if callable(given):
         return _made(given())
     raise CalibrationError(
-        f"the calibration loader is a {type(given).__name__}, which can't be iterated over: "
+        f"the calibration loader is {a_kind(given)}, which can't be iterated over: "
         "give something with __iter__ or __getitem__"
     )
 

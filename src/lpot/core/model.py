@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from lpot.core import words
 from lpot.core.batch import Inputs, InputSpec, Runs
+from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import OpKey, Recipe
 
@@ -92,13 +93,34 @@ class Model(ABC):
         return {key.name: key.kind for key in self.backend.inspect(self).ops}
 
     def __repr__(self) -> str:
-        ops = "FP32" if self.recipe is None or not self.recipe.low_ops else "quantized"
+        ops = self._kind
         bar = {True: ", meets the bar", False: ", misses the bar", None: ""}[self.met]
         return f"<lpot model for {self.framework}: {ops}, {words.size(self.nbytes)}{bar}>"
+
+    @property
+    def _kind(self) -> str:
+        """One word for what its ops are."""
+        if self.recipe is not None and self.recipe.low_ops:
+            return "quantized"
+        became = {word for word in self.precisions.values() if word != "removed"} - {"fp32"}
+        return " and ".join(sorted(word.upper() for word in became)) or "FP32"
 
     def save(self, path: str | Path) -> Path:
         """Write the model and its card; returns the path written."""
         return self.backend.save(self, Path(path))
+
+    def report_sparsity(self) -> tuple[Sparsity, float]:
+        """Zeros by weight, as a table when printed, and their share of all weights in percent."""
+        from lpot.core.compress.prunable import Sparsifiable  # which knows this module
+
+        if not isinstance(self.backend, Sparsifiable):
+            raise UnsupportedModel(
+                f"the zeros of a {self.backend.name} model are not counted: those of torch modules "
+                "and Keras models are"
+            )
+        store = self.backend.weight_store(self.native if self.trainable is None else self.trainable)
+        found = count_zeros({name: store.read(name) for name in store.names()})
+        return found, 100 * found.share
 
     def export_onnx(self, path: str | Path, inputs: Any = None) -> Path:
         """The model as an ONNX file, where the backend can write one."""
@@ -109,6 +131,10 @@ class Model(ABC):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.backend.run(self, kwargs if kwargs and not args else args)
+
+    def describes_itself(self, path: Path) -> bool:
+        """Does what was saved there say what to compute?"""
+        return self.holds_architecture
 
     def close(self) -> None:  # noqa: B027 - nothing to free is a fine answer
         """Free what is costly to hold (sessions, threads). The model can still be used."""

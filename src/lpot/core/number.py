@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.errors import EvaluationError
+from lpot.core.errors import EvaluationError, a_kind
 
 
 def as_number(value: Any, who: str) -> float:
@@ -41,12 +41,11 @@ def as_number(value: Any, who: str) -> float:
         array = array.astype(np.float64)
     except (TypeError, ValueError, OverflowError, NotImplementedError) as error:
         raise EvaluationError(
-            f"{who} returned a {type(value).__name__}, which is not a number ({error})"
+            f"{who} returned {a_kind(value)}, which is not a number ({error})"
         ) from error
     if array.size != 1:
         raise EvaluationError(
-            f"{who} returned {array.size} numbers in a {type(value).__name__}: "
-            "return the one to tune by"
+            f"{who} returned {array.size} numbers in {a_kind(value)}: return the one to tune by"
         )
     number = float(array.reshape(()))
     if not math.isfinite(number):

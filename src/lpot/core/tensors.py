@@ -45,6 +45,16 @@ class Glimpse:
         return cls(values, tuple(map(int, whole.shape)), stride)
 
     @property
+    def shaped(self) -> Array:
+        """In the tensor's own shape, where nothing was left out.
+
+        >>> Glimpse.of(np.zeros((2, 3))).shaped.shape
+        (2, 3)
+        """
+        whole = self.values.size == math.prod(self.shape)
+        return self.values.reshape(self.shape) if whole else self.values
+
+    @property
     def rows(self) -> Array:
         """For each value, the number of the sample in the batch that it belongs to."""
         size = math.prod(self.shape)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 from lpot.core.errors import ConfigError
+from lpot.jobs.component.benchmarker import Benchmarker
 from lpot.jobs.component.chain import Step, chain_report
 from lpot.jobs.component.component import Combined
 from lpot.jobs.component.component import combine as combined
@@ -29,10 +30,16 @@ class Scheduler:
 
     def append(self, *components: Any) -> None:
         for component in components:
-            if not isinstance(component, Callable):  # type: ignore[arg-type]
+            if isinstance(component, type):
+                name = component.__name__
+                raise ConfigError(
+                    f"{name} is a class, not a component: make an object of it, {name}(conf)"
+                )
+            if not callable(component) or isinstance(component, FunctionType):
                 raise ConfigError(
                     f"{component!r} is not a component: append objects that have a `model` and "
-                    "can be called, such as Quantization(conf)"
+                    "can be called, such as Quantization(conf); a function of the model goes into "
+                    "a Component as its train_func"
                 )
             self.components.append(component)
 
@@ -52,7 +59,10 @@ class Scheduler:
         for component in self.components:
             if model is not None:  # the first may have a model of its own
                 component.model = model
-            model = component()
+            found = component()
+            # A benchmark gives figures, and a step of the user's may give nothing: the model stays.
+            if found is not None and not isinstance(component, Benchmarker):
+                model = found
             self.steps.append(Step.of(component))
         return model
 

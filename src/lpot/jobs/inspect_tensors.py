@@ -29,7 +29,7 @@ TOGETHER = 128  # ops looked at in one run: bounds the memory
 
 def compare_tensors(
     model: Any,
-    against: str | Path | Model,
+    against: Any,
     calib: Any,
     *,
     ops: Sequence[str] = (),
@@ -40,7 +40,7 @@ def compare_tensors(
 
     Args:
         model: the FP32 model, as a path or the framework's own object.
-        against: the workspace of its tuning, a saved model, or the handle of one.
+        against: the workspace of its tuning, a saved model, the handle of one, or what it holds.
         calib: any iterable of batches.
         ops: names of ops; all that can be low precision if omitted.
         trial: which trial of the workspace; the best one if omitted.
@@ -91,11 +91,11 @@ def chosen_ops(capability: Capability, names: Sequence[str]) -> list[OpKey]:
     return [by_name[name] for name in dict.fromkeys(names)]
 
 
-def _low(
-    backend: Backend, given: Any, model: Model, against: str | Path | Model, trial: int | None
-) -> Model:
+def _low(backend: Backend, given: Any, model: Model, against: Any, trial: int | None) -> Model:
     if isinstance(against, Model):
         return against
+    if not isinstance(against, str | Path):
+        return backend.opened(against)
     path = fetched(against)
     if not path.exists():
         raise HistoryError(f"{path}: no such workspace or model")
@@ -125,7 +125,7 @@ def inspect_tensor(
     iteration_list: Sequence[int] = (1,),
     inspect_type: Literal["activation", "weight", "all"] = "activation",
     save_to_disk: bool | str | Path = False,
-    against: str | Path | Model | None = None,
+    against: Any = None,
 ) -> dict[str, Any]:
     """Tensors of a model by op, in the original's form; of `against`, its INT8 twin, when given.
 
@@ -153,8 +153,8 @@ def inspect_tensor(
         seen: dict[str, Any] = {}
         for key, pair in traced(backend, loaded, low, keys, inputs):
             output, weight = pair[side].output, pair[side].weight
-            seen |= {} if output is None else {key.name: {key.name: _whole(output)}}
-            weights |= {} if weight is None else {key.name: {key.name: _whole(weight)}}
+            seen |= {} if output is None else {key.name: {key.name: output.shaped}}
+            weights |= {} if weight is None else {key.name: {key.name: weight.shaped}}
         activations.append(seen)
     found: dict[str, Any] = {"activation": activations, "weight": weights}
     if inspect_type != "all":
@@ -180,10 +180,6 @@ def _iterations(data: Calibration, wanted: Sequence[int]) -> Iterator[Inputs]:
         raise ConfigError(
             f"iteration {last} was requested, but the loader ended before it", "iteration_list"
         )
-
-
-def _whole(glimpse: Any) -> Any:
-    return glimpse.values.reshape(glimpse.shape) if glimpse.stride == 1 else glimpse.values
 
 
 def _save(found: dict[str, Any], folder: Path) -> None:

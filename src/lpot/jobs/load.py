@@ -9,7 +9,7 @@ from typing import Any
 
 from lpot.backends import detect, get_backend, named_in
 from lpot.core.card import read_card
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, a_kind
 from lpot.core.model import Model
 from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed
@@ -38,7 +38,7 @@ def load(
     """
     if not isinstance(path, str | os.PathLike):
         raise UnsupportedModel(
-            f"load opens saved models, and was given a {type(path).__name__}: give the path of a "
+            f"load opens saved models, and was given {a_kind(path)}: give the path of a "
             "file or folder. A model in memory needs no loading: lpot.tune takes it as it is"
         )
     place = fetched(Path(path) if isinstance(path, os.PathLike) else path)

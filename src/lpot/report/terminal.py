@@ -47,6 +47,13 @@ class TerminalListener(Listener):
         self._has_header = False
         self._said = 0.0
 
+    # Components hold a listener, and are copied: a copy draws on the same terminal.
+    def __deepcopy__(self, memo: object) -> TerminalListener:
+        return TerminalListener(self.console, self._wanted)
+
+    def __reduce__(self) -> tuple[type[TerminalListener], tuple[None, bool | None]]:
+        return TerminalListener, (None, self._wanted)
+
     @property
     def surface(self) -> PlainSurface:
         # Opened when first needed: a listener that hears nothing must not touch the terminal.

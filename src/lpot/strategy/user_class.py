@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar
 
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, a_kind
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, Strategy, StrategyContext
@@ -78,8 +78,7 @@ def recipe_of(space: TuningSpace, wish: TuneConfig) -> Recipe:
     """The recipe that a `tune_cfg` asks for."""
     if not isinstance(wish, Mapping):
         raise ConfigError(
-            f"next_tune_cfg yields a {type(wish).__name__}, expected a dict with `op` and "
-            "`calib_iteration`"
+            f"next_tune_cfg yields {a_kind(wish)}, expected a dict with `op` and `calib_iteration`"
         )
     keys = {(key.name, key.kind): key for key in space.choices}
     changes = {}

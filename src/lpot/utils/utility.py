@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from lpot.core.cpu import VNNI, probe
-from lpot.core.errors import NotAvailableYet
+from lpot.core.errors import ConfigError, NotAvailableYet, did_you_mean
+from lpot.core.framework import FRAMEWORKS, family
 from lpot.jobs.recover import get_tuning_history, recover
 
 BF16 = ("avx512_bf16", "amx_bf16", "bf16")
@@ -78,12 +80,29 @@ def time_limit(seconds: float) -> Iterator[None]:
     yield
 
 
+_BACKEND = ContextVar("_BACKEND", default="")
+
+
 def set_backend(backend: str) -> None:
-    """Nothing to set: the framework belongs to each component, not to the process."""
+    """For `get_backend` alone: the framework belongs to each component, not to the process."""
+    if family(backend) not in FRAMEWORKS:
+        raise ConfigError(
+            f"unknown framework {backend!r}{did_you_mean(str(backend), FRAMEWORKS)}; expected one "
+            f"of {', '.join(FRAMEWORKS)}",
+            "backend",
+        )
+    _BACKEND.set(backend)
 
 
 def get_backend() -> str:
-    raise NotAvailableYet("get_backend", "A model tells its own: `model.framework`.")
+    """
+    >>> set_backend("pytorch")
+    >>> get_backend()
+    'pytorch'
+    """
+    if not _BACKEND.get():
+        raise ConfigError("no set_backend was called; a model tells its own: `model.framework`")
+    return _BACKEND.get()
 
 
 __all__ = [

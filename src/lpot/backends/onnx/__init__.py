@@ -38,6 +38,7 @@ from lpot.backends.onnx.passes.smooth_channels import smooth_channels, smoothed_
 from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_layernorm import spread_layernorm
 from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
+from lpot.backends.onnx.passes.store_halves import store_halves
 from lpot.backends.onnx.passes.widen_halves import widen_halves
 from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.plan import observed_tensors, plan
@@ -79,6 +80,7 @@ class OnnxBackend(Backend[OnnxModel]):
     """`approach` is fixed by the original's framework names (qlinearops, integerops)."""
 
     name = "onnx"
+    stores_halves = True
     best_name = "best_model.onnx"
     repairs = Repairs(bias_correction=True, weight_correction=True)  # those that a user may ask for
 
@@ -140,6 +142,9 @@ class OnnxBackend(Backend[OnnxModel]):
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
     ) -> OnnxModel:
         if not recipe.low_ops:
+            halves = [key for key, config in recipe.ops.items() if config.precision == "fp16"]
+            if halves:
+                return self._halved(model, recipe, halves)
             return OnnxModel(self, model.graph, model.prepared, recipe, source=model.source)
         _check_names(model, recipe)
         source, repaired = self._repaired(model, recipe, observations)
@@ -161,6 +166,12 @@ class OnnxBackend(Backend[OnnxModel]):
         graph = with_domain(graph)
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
+
+    def _halved(self, model: OnnxModel, recipe: Recipe, halves: Sequence[OpKey]) -> OnnxModel:
+        """Weights stored as float16, computed with as float32."""
+        graph, stored = store_halves(model.graph, {key.name for key in halves})
+        became = {key: "fp16" if key.name in stored else "fp32" for key in recipe.ops}
+        return OnnxModel(self, graph, recipe=recipe, precisions=became)
 
     def outcome(self, model: OnnxModel, recipe: Recipe) -> Recipe:
         dropped = []

@@ -17,7 +17,7 @@ from lpot.backends.tensorflow.build import Built, build_net, half_ops
 from lpot.backends.tensorflow.convert import without_fake_quant
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
-from lpot.backends.tensorflow.loop import hooked_loop, provide
+from lpot.backends.tensorflow.loop import KnowledgeDistillationLoss, hooked_loop, provide
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
@@ -80,6 +80,12 @@ class TensorflowBackend(Backend[TensorflowModel]):
     ) -> Callable[[Any], None]:
         """The loop that `distillation.train` describes, for Keras models."""
         return hooked_loop(section, loader, hooks, teacher)
+
+    def teaching_loss(self, options: Mapping[str, Any], teacher: Any) -> Any:
+        """What a loop of the user's own is taught by."""
+        criterion = KnowledgeDistillationLoss(**options)
+        criterion.teacher_model = teacher
+        return criterion
 
     def provide_trainers(self) -> None:
         """Keras's optimizers and losses, by name."""

@@ -12,8 +12,15 @@ from lpot.backends.tensorflow.prune import handed_out
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.schedule import learning_rate_factor
-from lpot.core.compress.trainers import CRITERIONS, OPTIMIZERS, Named, check_alike, check_loss
-from lpot.core.errors import ConfigError, DataError, UnsupportedModel, first_line
+from lpot.core.compress.trainers import (
+    CRITERIONS,
+    OPTIMIZERS,
+    Named,
+    check_alike,
+    check_learns,
+    check_loss,
+)
+from lpot.core.errors import ConfigError, DataError, UnsupportedModel, a_kind, first_line
 from lpot.core.progress import tracked
 
 TEACHES = "KnowledgeDistillationLoss"
@@ -27,7 +34,7 @@ def hooked_loop(
     Where the loss knows a teacher and none is given, that is the model as it was before.
     """
     if teacher is not None and not isinstance(teacher, tf.keras.Model):
-        raise UnsupportedModel(f"the teacher is a {type(teacher).__name__}: give a Keras model")
+        raise UnsupportedModel(f"the teacher is {a_kind(teacher)}: give a Keras model")
     provide()
     ((name, options),) = section["optimizer"].items()
     kind, given = OPTIMIZERS.make("tensorflow", name, options, tf.keras.optimizers.Optimizer)
@@ -35,6 +42,7 @@ def hooked_loop(
     loss, how = _criterion(section)
 
     def train(model: Any) -> None:
+        check_learns(bool(model.trainable_variables), "model.trainable = True")
         optimizer = _made(name, kind, given, "optimizer")
         criterion = _made(loss, how[0], how[1], "criterion")
         if loss == TEACHES:
@@ -146,17 +154,31 @@ class KnowledgeDistillationLoss:
     def teacher_model_forward(self, output: Any) -> None:
         self._wanted = self._softened(output)
 
+    def teach(self, inputs: Any, output: Any = None) -> None:
+        """What the teacher gives for a batch; its output where that is known already."""
+        if output is None:
+            together = isinstance(inputs, Mapping | list | tuple)
+            output = called(self.teacher_model, inputs if together else (inputs,), False)
+        self.teacher_model_forward(output)
+
+    def blended(self, output: Any, loss: Any) -> Any:
+        """The student's own loss, and its distance from the teacher."""
+        return self.by_label * loss + self.by_teacher * self._apart(output)
+
     def _softened(self, output: Any) -> Any:
         return tf.nn.log_softmax(_scores(output) / self.temperature)
 
     def __call__(self, labels: Any, output: Any) -> Any:
-        wanted = self._wanted
-        check_alike(output.shape, wanted.shape)
-        apart = tf.reduce_sum(tf.exp(wanted) * (wanted - self._softened(output)), -1)
-        found = self.by_teacher * self.temperature**2 * tf.reduce_mean(apart)
+        found = self.by_teacher * self._apart(output)
         if self.by_label and labels is not None:
             found += self.by_label * CrossEntropyLoss()(labels, output)
         return found
+
+    def _apart(self, output: Any) -> Any:
+        wanted = self._wanted
+        check_alike(output.shape, wanted.shape)
+        apart = tf.reduce_sum(tf.exp(wanted) * (wanted - self._softened(output)), -1)
+        return self.temperature**2 * tf.reduce_mean(apart)
 
 
 def provide() -> None:

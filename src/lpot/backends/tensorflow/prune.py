@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.runtime import tf
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, a_kind
 
 _KERNELS = ("kernel", "depthwise_kernel", "pointwise_kernel", "recurrent_kernel")
 Gradients = dict[int, Any]  # by the id of a variable
@@ -22,9 +22,7 @@ class KerasWeights:
 
     def __init__(self, model: Any) -> None:
         if not isinstance(model, tf.keras.Model):
-            raise UnsupportedModel(
-                f"a {type(model).__name__} can't be trained here: give the Keras model"
-            )
+            raise UnsupportedModel(f"{a_kind(model)} can't be trained here: give the Keras model")
         if not model.built:
             raise UnsupportedModel(
                 f"the Keras model {model.name!r} has no weights yet: call it on a batch, or build "

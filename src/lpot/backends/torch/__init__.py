@@ -20,12 +20,14 @@ from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.kernels.codes import has_codes
-from lpot.backends.torch.load import in_float, load_module, unwrapped
-from lpot.backends.torch.loop import training_loop
-from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.load import in_float, load_module, refuse_script, unwrapped
+from lpot.backends.torch.loop import teaching_loss, training_loop
+from lpot.backends.torch.model import TorchModel, handle_of
+from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.observe import observe
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.profile import profile
+from lpot.backends.torch.prune.store import ModuleWeights
 from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.run import run
@@ -59,6 +61,13 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
             return source
         prepared = load_module(source)
         return TorchModel(self, prepared.fresh(), prepared=prepared, names=spec.inputs)
+
+    def opened(self, source: Any, spec: ModelSpec = ModelSpec()) -> TorchModel:
+        """A module that lpot quantized is run as it is; what others quantized is refused."""
+        native = unwrapped(source) if isinstance(source, nn.Module) else None
+        if native is None or not any(isinstance(part, LowModule) for part in native.modules()):
+            return self.load(source, spec)
+        return handle_of(self, native, spec.inputs)
 
     def inspect(
         self, model: TorchModel, approach: Approach = "static", target: Target = "this"
@@ -116,7 +125,9 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         folder, architecture = checkpoint_folder(Path(folder).expanduser()), _plain(module)
         if (folder / saving.FACTS).is_file():
             return saving.restore(self, folder, architecture)
-        return read_checkpoint(self, folder, architecture)
+        found = read_checkpoint(self, folder, architecture)
+        found.comes_from(architecture)
+        return found
 
     def save_weights(self, folder: Path) -> Path:
         """The original's best_model_weights.pt, added to a saved folder."""
@@ -144,6 +155,14 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         return TorchModel(
             self, prepared.fresh(), prepared=prepared, names=model._names, rounding=rounding
         )
+
+    def weight_store(self, native: nn.Module) -> ModuleWeights:
+        refuse_script(native)
+        return super().weight_store(native)
+
+    def teaching_loss(self, options: Mapping[str, Any], teacher: Any) -> Any:
+        """What a loop of the user's own is taught by."""
+        return teaching_loss(teacher, options)
 
     def training_loop(
         self, section: Mapping[str, Any], loader: Iterable[Any]

@@ -23,7 +23,7 @@ from lpot.backends.torch.model import TorchModel
 from lpot.core.archive import check_archive
 from lpot.core.card import recipe_of
 from lpot.core.draft import write_bytes
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, a_kind
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _translated(
 def _copied(module: nn.Module) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise UnsupportedModel(
-            f"given a {type(module).__name__} as the model, expected the nn.Module that was tuned: "
+            f"given {a_kind(module)} as the model, expected the nn.Module that was tuned: "
             "a checkpoint holds weights, not code"
         )
     return copy.deepcopy(module).float().eval()

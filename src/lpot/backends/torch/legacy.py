@@ -18,7 +18,7 @@ from lpot.backends.torch.kernels.codes import is_coded, weight_parts
 from lpot.backends.torch.kinds import Layer, is_fused
 from lpot.backends.torch.passes.capture_graph import TRACE_ERRORS
 from lpot.backends.torch.prepare import Prepared
-from lpot.core.errors import UnsupportedModel
+from lpot.core.errors import UnsupportedModel, a_kind
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
 _PACKED = "._packed_params._packed_params"
@@ -97,7 +97,7 @@ def _packed(state: Mapping[str, Any], where: str) -> Iterator[tuple[str, tuple[A
             yield name, (value, state.get(f"{name}.bias"))
         elif not isinstance(value, torch.Tensor) and not key.endswith(_MARKS):
             raise UnsupportedModel(
-                f"{where}: {key!r} holds a {type(value).__name__}, a kind of int8 module that is "
+                f"{where}: {key!r} holds {a_kind(value)}, a kind of int8 module that is "
                 "not supported: tune the FP32 model again"
             )
 

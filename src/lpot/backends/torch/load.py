@@ -77,13 +77,17 @@ def _unwrap(source: Any) -> nn.Module:
             "give an nn.Module, or a folder with config.json and model.safetensors"
         )
     module: nn.Module = in_float(unwrapped(source))
+    refuse_script(module)
+    _check_plain(module)
+    return module
+
+
+def refuse_script(module: Any) -> None:
     if isinstance(module, torch.jit.ScriptModule):
         raise UnsupportedModel(
             "the layers of a TorchScript module can't be replaced: give the nn.Module it was "
             "made from"
         )
-    _check_plain(module)
-    return module
 
 
 def unwrapped(module: Any) -> Any:

@@ -20,12 +20,14 @@ from lpot.core.compress.trainers import (
     Named,
     Trainers,
     check_alike,
+    check_learns,
     check_loss,
 )
 from lpot.core.errors import ConfigError, DataError
 from lpot.core.progress import tracked
 
 Loss = Callable[[nn.Module, Any], torch.Tensor]  # of a module on a raw batch
+LEARNS = "model.requires_grad_(True)"
 
 
 def training_loop(
@@ -40,6 +42,7 @@ def training_loop(
     epochs: Sequence[int] = range(section.get("start_epoch", 0), section["end_epoch"])
 
     def train(module: nn.Module) -> None:
+        check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
         optimizer = _made(
             OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
@@ -131,7 +134,30 @@ class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
             self.teacher_outputs = next(tensors(self.teacher_model(*inputs, **named))).float()
         return self.teacher_outputs
 
+    def teach(self, inputs: Any, output: Any = None) -> None:
+        """What the teacher gives for a batch; its output where that is known already."""
+        if output is not None:
+            self.teacher_outputs = next(tensors(output)).detach().float()
+        elif isinstance(inputs, Mapping):
+            positional, named = arguments(self.teacher_model, inputs)
+            self.teacher_model_forward(*positional, **named)
+        else:
+            self.teacher_model_forward(*(inputs if isinstance(inputs, list | tuple) else [inputs]))
+
+    def blended(self, output: Any, loss: Any) -> torch.Tensor:
+        """The student's own loss, and its distance from the teacher."""
+        weighed: torch.Tensor = self.by_label * loss + self.by_teacher * self._apart(
+            next(tensors(output))
+        )
+        return weighed
+
     def forward(self, output: torch.Tensor, labels: Any = None) -> torch.Tensor:
+        found = self.by_teacher * self._apart(output)
+        if self.by_label and labels is not None:
+            found = found + self.by_label * _against_labels(self.labels, output, labels)
+        return found
+
+    def _apart(self, output: torch.Tensor) -> torch.Tensor:
         from lpot.backends.torch.prune.distill import soft_loss
 
         if self.teacher_outputs is None:
@@ -141,16 +167,21 @@ class KnowledgeDistillationLoss(nn.Module):  # type: ignore[misc]
                 "criterion.KnowledgeDistillationLoss",
             )
         check_alike(output.shape, self.teacher_outputs.shape)
-        found = self.by_teacher * soft_loss(output, self.teacher_outputs, self.temperature)
-        if self.by_label and labels is not None:
-            found = found + self.by_label * _against_labels(self.labels, output, labels)
-        return found
+        return soft_loss(output, self.teacher_outputs, self.temperature)
+
+
+def teaching_loss(
+    teacher: nn.Module | None, options: Mapping[str, Any]
+) -> KnowledgeDistillationLoss:
+    """With a teacher that stays as it is."""
+    criterion = KnowledgeDistillationLoss(**options)
+    criterion.teacher_model = None if teacher is None else copy.deepcopy(teacher).eval()
+    return criterion
 
 
 def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
     """Knowledge distillation: labels and the teacher's softened outputs, weighed."""
-    criterion = KnowledgeDistillationLoss(**options)
-    criterion.teacher_model = copy.deepcopy(teacher).eval()
+    criterion = teaching_loss(teacher, options)
     precision: TrainingPrecision | None = None
 
     def loss(module: nn.Module, raw: Any) -> torch.Tensor:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
+import numpy as np
 import torch
 from torch import nn
 
 from lpot.backends.torch.data import Example, required_names, sketch
-from lpot.backends.torch.hub import adopt
+from lpot.backends.torch.hub import CONFIG, adopt
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.base import refuse_strangers
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs, Runs
-from lpot.core.errors import DataError
+from lpot.core.errors import ConfigError, DataError, did_you_mean
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
 
@@ -28,6 +31,9 @@ if TYPE_CHECKING:
     from lpot.backends.torch.prune.cut import Shape
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+# How modules were made that are in users' hands without their handles, as long as they live.
+_MADE: WeakKeyDictionary[nn.Module, dict[str, Any]] = WeakKeyDictionary()
+_ARCHITECTURES: WeakKeyDictionary[nn.Module, Callable[[], nn.Module | None]] = WeakKeyDictionary()
 
 
 class TorchModel(Model):
@@ -70,9 +76,26 @@ class TorchModel(Model):
         self.variants: dict[str, Any] = {}  # pruned models of this one, by their word in recipes
         self._native = native
         self._names = names
+        self._architecture: Callable[[], nn.Module | None]
+        self._architecture = _ARCHITECTURES.get(native, lambda: None)
         if recipe is not None:
             adopt(self)
             refuse_strangers(native)
+            _MADE[native] = {
+                "recipe": recipe,
+                "skipped": self.skipped,
+                "captured": self.captured,
+                "folded": folded,
+                "example": self.example,
+            }
+        if origin is not None:
+            self.comes_from(origin.root)
+
+    def comes_from(self, module: nn.Module) -> None:
+        """The FP32 module, for processes that need it beside the file. It is not kept alive."""
+        self._architecture = weakref.ref(module)
+        if self._native in _MADE:
+            _ARCHITECTURES[self._native] = self._architecture
 
     @property
     def native(self) -> nn.Module:
@@ -131,7 +154,10 @@ class TorchModel(Model):
     def skeleton(self) -> nn.Module | None:
         """The FP32 module that another process needs beside the file; transformers' need none."""
         prepared = self.origin or self.prepared
-        return None if prepared is None else prepared.root
+        return self._architecture() if prepared is None else prepared.root
+
+    def describes_itself(self, path: Path) -> bool:
+        return (path / CONFIG).is_file()
 
     @property
     def is_quantized(self) -> bool:
@@ -157,8 +183,53 @@ class TorchModel(Model):
     def get_all_weight_names(self) -> list[str]:
         return [name for name, _ in self._native.named_parameters()]
 
-    def get_weight(self, name: str) -> torch.Tensor:
-        return self._native.state_dict()[name]
+    def get_weight(self, tensor_name: str) -> torch.Tensor:
+        return self._weight(tensor_name).detach()
+
+    def update_weights(self, tensor_name: str, new_tensor: Any) -> None:
+        """New values for a weight, in place."""
+        weight = self._weight(tensor_name)
+        values = torch.as_tensor(new_tensor)
+        if values.shape != weight.shape:
+            raise ConfigError(
+                f"given values of shape {list(values.shape)}, expected {list(weight.shape)}",
+                tensor_name,
+            )
+        with torch.no_grad():
+            weight.copy_(values)
+
+    def prune_weights_(self, tensor_name: str, mask: Any) -> None:
+        """Zero where the mask is."""
+        self.update_weights(
+            tensor_name, self.get_weight(tensor_name) * torch.as_tensor(mask).float()
+        )
+
+    def get_gradient(self, input_tensor: Any) -> np.ndarray:
+        """Of a weight, by its name, or of a tensor."""
+        named = isinstance(input_tensor, str)
+        tensor = self._weight(input_tensor) if named else input_tensor
+        if tensor.grad is None:
+            raise ConfigError(
+                f"{input_tensor if named else 'the tensor'} has no gradient: call backward() first"
+            )
+        found: np.ndarray = tensor.grad.detach().cpu().numpy()
+        return found
+
+    def _weight(self, name: str) -> torch.Tensor:
+        known = state(self._native) | dict(self._native.named_parameters())
+        if name not in known:
+            raise ConfigError(
+                f"the model has no weight {name!r}{did_you_mean(name, known) or ';'} "
+                "get_all_weight_names() lists them"
+            )
+        return known[name]
+
+
+def handle_of(backend: TorchBackend, native: nn.Module, names: tuple[str, ...]) -> TorchModel:
+    """A handle for a module that lpot quantized, to run it; of a copy, how it was made is not
+    known."""
+    made = _MADE.get(native, {"recipe": Recipe({})})
+    return TorchModel(backend, native, names=names, **made)
 
 
 def state(module: nn.Module) -> dict[str, torch.Tensor]:

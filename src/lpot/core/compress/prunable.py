@@ -104,3 +104,8 @@ class Teaches(Protocol):
     ) -> Callable[[Any], None]:
         """The loop that `distillation.train` describes."""
         ...
+
+    def teaching_loss(self, options: Mapping[str, Any], teacher: Any) -> Any:
+        """For loops of the user's own: `teach(inputs, output=None)`, then `blended(output, loss)`
+        or a call with output and labels, in the framework's order."""
+        ...

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -203,6 +204,15 @@ class Pruner:
         for name, keep in self.keep.items():
             self.store.mask(name, keep)
 
+    def thin(self, part: float) -> None:
+        """So much of the way from the zeros that are there to the target."""
+
+        def share(weight: Array) -> float:
+            now = 1 - np.count_nonzero(weight) / weight.size
+            return float(now + part * max(0.0, self.spec.target_of(weight) - now))
+
+        self._mask(share)
+
     def finish(self) -> None:
         """The target itself, whatever epoch the loop ended in."""
         self._mask(self.spec.target_of)
@@ -297,6 +307,10 @@ class Pruners:
         _check_apart(self.pruners)
 
     def on_epoch_begin(self, epoch: int) -> None:
+        if isinstance(epoch, bool) or not isinstance(epoch, numbers.Real):
+            raise ConfigError(
+                f"given {epoch!r}, expected the number of the epoch: on_epoch_begin(epoch)", "epoch"
+            )
         self.epoch, self.called = epoch, True
         for pruner in self.pruners:
             pruner.on_epoch_begin(epoch)
@@ -334,6 +348,10 @@ class Pruners:
             f"({last.end}): the zeros from {100 * last.at(self.epoch):g} to "
             f"{100 * last.target:g} % were set after it, without any training"
         )
+
+    def thin(self, part: float) -> None:
+        for pruner in self.pruners:
+            pruner.thin(part)
 
     def finish(self) -> None:
         for pruner in self.pruners:

@@ -50,6 +50,9 @@ class Sparsity:
         total = sum(layer.total for layer in chosen)
         return sum(layer.zeros for layer in chosen) / total if total else 0.0
 
+    def __str__(self) -> str:
+        return self.table()
+
     def table(self) -> str:
         """One line for each layer."""
         width = max((len(layer.name) for layer in self.layers), default=0)

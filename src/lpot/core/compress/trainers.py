@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from lpot.core.errors import ConfigError, TrainingError, did_you_mean
+from lpot.core.errors import ConfigError, TrainingError, a_kind, did_you_mean
 from lpot.core.framework import FRAMEWORKS, family
 
 Options = Mapping[str, Any]
@@ -60,9 +60,7 @@ class Trainers:
         if (place, name) in self._ours:
             raise ConfigError(f"there is a built-in {self.what} {name!r}: choose another name")
         if not callable(given):
-            raise ConfigError(
-                f"{self.what} {name!r}: given a {type(given).__name__}, expected a class"
-            )
+            raise ConfigError(f"{self.what} {name!r}: given {a_kind(given)}, expected a class")
         self._known.setdefault(place, {})[name] = given
 
     def names(self, framework: str) -> tuple[str, ...]:
@@ -100,9 +98,30 @@ def check_loss(loss: float, epoch: int, batch: int) -> None:
     ...
     lpot.core.errors.TrainingError: the loss became nan in batch 3 of epoch 0: lower learning_rate
     """
-    if not math.isfinite(loss):
+    if math.isfinite(loss):
+        return
+    if epoch == batch == 0:  # nothing was learnt yet
         raise TrainingError(
-            f"the loss became {loss} in batch {batch} of epoch {epoch}: lower learning_rate"
+            f"the loss of the very first batch is {loss}: look for values that are no numbers in "
+            "the data, in the model's outputs and, if there is one, in the teacher's"
+        )
+    raise TrainingError(
+        f"the loss became {loss} in batch {batch} of epoch {epoch}: lower learning_rate"
+    )
+
+
+def check_learns(learns: bool, remedy: str) -> None:
+    """
+    >>> check_learns(False, "model.trainable = True")
+    Traceback (most recent call last):
+    ...
+    lpot.core.errors.TrainingError: all weights of the model are frozen, so that it learns \
+nothing: model.trainable = True before it is trained
+    """
+    if not learns:
+        raise TrainingError(
+            "all weights of the model are frozen, so that it learns nothing: "
+            f"{remedy} before it is trained"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from lpot.core.errors import DataError
+from lpot.core.errors import DataError, a_kind
 from lpot.core.loader import ONE_SHOT, is_loader, length_of, takes_nothing
 
 EXPECTED = "expected something to iterate over that yields (inputs, labels), in every epoch anew"
@@ -28,12 +28,12 @@ class TrainingData:
     def __init__(self, given: Any, name: str = "train_dataloader") -> None:
         if isinstance(given, ONE_SHOT):
             raise DataError(
-                f"{name} is a {type(given).__name__}, which can be read only once: give a list, a "
+                f"{name} is {a_kind(given)}, which can be read only once: give a list, a "
                 "DataLoader, or a function that makes a new one for each epoch"
             )
         usable = is_loader(given) or callable(given)
         if not usable or isinstance(given, str | bytes | Mapping):
-            raise DataError(f"{name} is a {type(given).__name__}: {EXPECTED}")
+            raise DataError(f"{name} is {a_kind(given)}: {EXPECTED}")
         self._given, self._name = given, name
         self._gave = False
 

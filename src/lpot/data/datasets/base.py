@@ -21,12 +21,17 @@ class Dataset:
     (`origin`, for errors). `transform` and `filter` are applied here, the same for all.
     """
 
+    # The original's base class had no __init__, so that datasets of its users call none.
+    transform: TransformFunction | None = None
+    filter: FilterFunction | None = None
+    _kept: list[int] | None = None
+
     def __init__(
         self, transform: TransformFunction | None = None, filter: FilterFunction | None = None
     ) -> None:
         self.transform = transform
         self.filter = filter
-        self._kept: list[int] | None = None
+        self._kept = None
 
     def count(self) -> int:
         """Number of samples before the filter."""

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from lpot.core.archive import unpacked
-from lpot.core.errors import DataError
+from lpot.core.errors import DataError, a_kind
 from lpot.data.datasets.base import FilterFunction, LabelledImages, TransformFunction, check_labels
 from lpot.data.datasets.plain_pickle import load_plain
 from lpot.data.files import existing, existing_folder, not_found
@@ -200,7 +200,7 @@ def _from_binary(data: bytes, label_bytes: int, origin: str) -> tuple[np.ndarray
 def _from_pickle(data: bytes, label_key: str, origin: str) -> tuple[np.ndarray, np.ndarray]:
     content = load_plain(data, origin)
     if not isinstance(content, dict):
-        raise DataError(f"{origin}: holds a {type(content).__name__}, expected a dict")
+        raise DataError(f"{origin}: holds {a_kind(content)}, expected a dict")
     values = {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in content.items()}
     pixels, labels = values.get("data"), values.get(label_key)
     if not isinstance(pixels, np.ndarray) or pixels.ndim != 2 or pixels.shape[1] != PIXELS:

@@ -71,6 +71,11 @@ def saved(model: Model, folder: Path) -> Contestant:
                 "class at the top of a module"
             ) from error
     path = model.save(folder / "saved" if skeleton is not None else folder)
+    if skeleton is None and not model.describes_itself(path):
+        raise UnsupportedModel(
+            "the FP32 module that the model was made from is gone, and another process needs its "
+            "architecture: keep it, or save the model and open it again with the FP32 module"
+        )
     return Contestant(
         str(path),
         label=label,

@@ -121,7 +121,7 @@ def open_model(config: Config, source: Any, framework: str | Backend[Any] | None
     backend = get_backend(named)
     if card and path is not None:
         return backend.restore(path)
-    return backend.load(source, model_spec(config))
+    return backend.opened(source, model_spec(config))
 
 
 def score(

@@ -8,6 +8,8 @@ from typing import Any
 
 from lpot.core.compress.sparsity import Sparsity
 from lpot.core.result import Result
+from lpot.jobs.benchmark.plan import ACCURACY
+from lpot.jobs.component.benchmarker import Benchmarker
 from lpot.jobs.component.component import Combined
 from lpot.jobs.component.distiller import Distiller
 from lpot.jobs.compress.weights import PruneResult
@@ -26,6 +28,13 @@ class Step:
     @classmethod
     def of(cls, component: Any) -> Step:
         name, result = type(component).__name__, getattr(component, "result", None)
+        if isinstance(component, Combined):
+            name = " with ".join(type(one).__name__ for one in component.parts)
+        if isinstance(component, Benchmarker):
+            found = component.results.get(ACCURACY)
+            speeds = [] if component.result is None else component.result.models[:1]
+            figures = [f"{one.throughput:.1f} samples a second" for one in speeds if one.timing]
+            return cls(name, None, found and found.accuracy, None, ", ".join(figures))
         if isinstance(result, Result):
             remarks = [f"{count} {word}" for word, count in result.precisions.items()]
             if isinstance(component, Combined) and component.pruned is not None:

@@ -67,6 +67,10 @@ class Combined(SetByAttributes, Hooked):
         self.pruned: PruneResult | None = None
         self._is_made = True
 
+    @property
+    def parts(self) -> tuple[Any, Any]:
+        return self.pruner, self.quantizer
+
     def __call__(self) -> Any:
         quantizer = self.quantizer
         for name in ("model", "calib_dataloader", "eval_dataloader", "eval_func"):

@@ -9,25 +9,29 @@ from lpot.backends import detect, get_backend
 from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.core.blame import raised as blame
-from lpot.core.compress.prunable import Teaches
+from lpot.core.compress.prunable import Sparsifiable, Teaches
 from lpot.core.compress.pruners import Pruners
 from lpot.core.compress.sparsity import Sparsity
-from lpot.core.errors import ConfigError, LpotError, TrainingError
+from lpot.core.errors import ConfigError, LpotError, TrainingError, a_kind
+from lpot.core.evaluate import Evaluator
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
-from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.records import as_loader, as_native, terminal
+from lpot.jobs.component.teaching import Teaching
+from lpot.jobs.compress.returned import digest, other_model, take_over
 from lpot.jobs.compress.weights import trained_model, training_data
 from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
+from lpot.jobs.tune.trainers import located
 
 CRITERION = "distillation.train.criterion"
+TEACHER, STUDENT = "the teacher", "the student"
 
 
-class Distiller(Hooked):
+class Distiller(Teaching):
     """`accuracy` and `teacher_accuracy` are the last call's, where there is something to evaluate
     with; `met` tells whether the student came as near to its teacher as the criterion asks.
     A student that was pruned before keeps its zeros: `sparsity` has them."""
@@ -53,39 +57,71 @@ class Distiller(Hooked):
         metric: Any = None,
         postprocess: Any = None,
     ) -> Model:
-        if student is None or (teacher is None and loop is None):
-            raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+        native, self._teacher = as_native(student), as_native(teacher)
+        _check(native, self._teacher, loop)
         for told in unavailable(self.config):
             self.listener.note(told)
-        native = as_native(student)
         backend = get_backend(self.config.model.framework or detect(native))
-        who = "the training" if loop is None else "train_func"
         if loop is None:
-            loop = self._loop_of_yaml(backend, as_native(teacher), train)
-        self._zeros = zeros_of(backend, native)
-        with heard_by(self.listener):
-            self.listener.phase("distilling")
-            found = guarded(lambda: loop(native))
-        if self._zeros is not None:
-            self._zeros.on_epoch_end()  # for loops that call no hooks
-            self.sparsity = self._zeros.sparsity()
-        if isinstance(found, LpotError):
-            raise found
-        if isinstance(found, Exception):
-            raise TrainingError(f"{who} raised {blame(found)}") from found
-        made = trained_model(backend, native)
+            loop = self._loop_of_yaml(backend, self._teacher, train)
+            who = "the training"
+        else:
+            who = "train_func"
+        self._zeros, self.sparsity = zeros_of(backend, native), None
+        self.accuracy = self.teacher_accuracy = self.met = None
         request = Request(
             self.config, native, None, eval_func, as_loader(eval_loader), None, metric, postprocess
         )
-        evaluator = make_evaluator(request, made, self.listener.note)
-        if evaluator is not None:
-            self.accuracy = evaluator(made).accuracy
-            if teacher is not None:
-                self.teacher_accuracy = evaluator(backend.load(as_native(teacher))).accuracy
-                self.met = goal_of(self.config).is_met(self.accuracy, self.teacher_accuracy)
-                made.met = self.met
-        self.listener.close()
+        evaluator = make_evaluator(request, backend.load(native), self.listener.note)
+        try:
+            with heard_by(self.listener):
+                if evaluator is not None and self._teacher is not None:
+                    # Before hours of training: what can't be evaluated is known now.
+                    self.listener.phase("evaluating the teacher")
+                    self.teacher_accuracy = self._score(evaluator, backend, self._teacher, TEACHER)
+                self.listener.phase("distilling")
+                made = trained_model(backend, self._trained(backend, native, loop, who))
+                if evaluator is not None:
+                    self.listener.phase("evaluating the student")
+                    self.accuracy = self._score(evaluator, backend, made, STUDENT)
+        finally:
+            self.listener.close()
+        if self.accuracy is not None and self.teacher_accuracy is not None:
+            self.met = goal_of(self.config).is_met(self.accuracy, self.teacher_accuracy)
+            made.met = self.met
         return made
+
+    def _trained(self, backend: Any, native: Any, loop: Callable[[Any], Any], who: str) -> Any:
+        """The student, or another that the loop returned in its place."""
+        store = backend.weight_store(native) if isinstance(backend, Sparsifiable) else None
+        before = "" if store is None else digest(store)
+        found = guarded(lambda: loop(native))
+        if isinstance(found, LpotError):
+            raise located(found, self.config, "distillation.train")
+        if isinstance(found, Exception):
+            raise TrainingError(f"{who} raised {blame(found)}") from found
+        other = None if store is None else other_model(backend, native, found)
+        if other is not None and store is not None:
+            try:
+                self.listener.note(take_over(backend, store, other, who))
+            except TrainingError:  # another architecture is a student, too
+                self.listener.note(f"{who} returned another model: that is the student")
+                return other
+        if self._zeros is not None:
+            self._zeros.on_epoch_end()  # for loops that call no hooks
+            self.sparsity = self._zeros.sparsity()
+        if store is not None and digest(store) == before:
+            self.listener.note(f"warning: {who} changed no weight of the student")
+        return native
+
+    def _score(self, evaluator: Evaluator, backend: Any, model: Any, who: str) -> float | None:
+        """None, and told, where it can't be evaluated: what was trained is not lost by that."""
+        found = guarded(lambda: evaluator(backend.load(model)).accuracy)
+        if isinstance(found, Exception):
+            told = found if isinstance(found, LpotError) else f"it raised {blame(found)}"
+            self.listener.note(f"warning: {who} was not evaluated: {told}")
+            return None
+        return float(found)
 
     def on_batch_end(self) -> None:
         if self._zeros is not None:
@@ -112,3 +148,19 @@ class Distiller(Hooked):
                 self.config.where(CRITERION),
             )
         return backend.distilling_loop(told, loader, teacher, self)
+
+
+def _check(student: Any, teacher: Any, loop: Any) -> None:
+    if student is None or (teacher is None and loop is None):
+        raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+    if student is teacher:
+        raise ConfigError(
+            "student_model and teacher_model are the same object: give a copy of it as the teacher "
+            "(copy.deepcopy, or clone_model and set_weights in Keras)",
+            "teacher_model",
+        )
+    if loop is not None and not callable(loop):
+        raise ConfigError(
+            f"given {a_kind(loop)}, expected a function of the student that trains it",
+            "train_func",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.errors import ConfigError, a_kind, did_you_mean
 
 SCOPES = (
     "pre_epoch_begin",
@@ -40,15 +40,21 @@ class Hooked:
                 f"given {scope!r}, expected one of {', '.join(SCOPES)}{hint}", "scope"
             )
         if not callable(hook):
-            raise ConfigError(f"given a {type(hook).__name__}, expected a function", "hook")
+            raise ConfigError(f"given {a_kind(hook)}, expected a function", "hook")
         if input_args is None and input_kwargs is None:
-            self.hooks[scope].append(hook)
+            self._of(scope).append(hook)
             return
         args, kwargs = tuple(input_args or ()), dict(input_kwargs or {})
-        self.hooks[scope].append(lambda *_: hook(*args, **kwargs))
+        self._of(scope).append(lambda *_: hook(*args, **kwargs))
+
+    def _of(self, scope: str) -> list[Callable[..., Any]]:
+        """A subclass of the user's may not have called __init__."""
+        if "hooks" not in vars(self):
+            Hooked.__init__(self)
+        return self.hooks[scope]
 
     def tell(self, scope: str, *args: Any) -> None:
-        for hook in self.hooks[scope]:
+        for hook in self._of(scope):
             hook(*args)
 
     def pre_epoch_begin(self) -> None:

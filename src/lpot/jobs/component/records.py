@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from lpot.core.errors import ConfigError, a_kind
 from lpot.core.model import Model as Handle
 from lpot.core.progress import Listener
 
@@ -57,6 +58,7 @@ class Metric:
     """A metric class and its arguments."""
 
     def __init__(self, metric_cls: type, name: str = "user_metric", **kwargs: Any) -> None:
+        _check_class(metric_cls, "metric_cls", "update, reset and result")
         self.metric_cls = metric_cls
         self.name = name
         self.kwargs = kwargs
@@ -68,9 +70,15 @@ class Postprocess:
     def __init__(
         self, postprocess_cls: type, name: str = "user_postprocess", **kwargs: Any
     ) -> None:
+        _check_class(postprocess_cls, "postprocess_cls", "__call__")
         self.postprocess_cls = postprocess_cls
         self.name = name
         self.kwargs = kwargs
+
+
+def _check_class(given: Any, name: str, methods: str) -> None:
+    if not callable(given):
+        raise ConfigError(f"given {a_kind(given)}, expected a class with {methods}", name)
 
 
 def as_loader(given: Any) -> Any:

@@ -21,19 +21,21 @@ from lpot.core.compress.pruners import Pruners, PrunerSpec
 from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
 from lpot.core.compress.training_data import TrainingData
-from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError
+from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError, a_kind
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
+from lpot.jobs.compress.returned import other_model, take_over
 from lpot.jobs.tune.evaluation import make_evaluator, plain, yaml_loader
 from lpot.jobs.tune.quantize import Request
-from lpot.jobs.tune.trainers import check_trainers
+from lpot.jobs.tune.trainers import check_trainers, located
 
 logger = logging.getLogger(__name__)
 
 PLACE = "pruning.approach.weight_compression"
+HALVINGS = 5  # of the way between the sparsest state that met the bar and the target
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +82,7 @@ class WeightPruning:
             )
         if self.loop is not None and not callable(self.loop):
             raise ConfigError(
-                f"given a {type(self.loop).__name__}, expected a function of the model that trains "
+                f"given {a_kind(self.loop)}, expected a function of the model that trains "
                 "it and calls the hooks",
                 "pruning_func",
             )
@@ -141,10 +143,17 @@ class WeightPruning:
         finally:
             self.pruners.store.release()
         if isinstance(found, LpotError):
-            raise found
+            raise located(found, self.config, "pruning.train")
         if isinstance(found, Exception):
             who = "the training" if self.loop is None else "pruning_func"
             raise TrainingError(f"{who} raised {blame(found)}") from found
+        other = other_model(self.backend, self.native, found)
+        if other is not None:
+            told = take_over(self.backend, self.pruners.store, other, "pruning_func")
+            self.notes.append(
+                f"warning: {told}; its zeros were set after the training, since pruners hold those "
+                "of the given model: train that in place"
+            )
         if not self.pruners.called:
             raise TrainingError(
                 "pruning_func ended without calling on_epoch_begin or any other hook: call "
@@ -186,11 +195,31 @@ class WeightPruning:
         if sparse.share >= sparsity.share:
             self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is returned")
             return sparse, best, True, True
+        sparse, best = self._between(snapshot, sparse, best)
         self.notes.append(
             f"warning: {missed}: the sparsest state that met it is returned, "
             f"{100 * sparse.share:.1f} % zeros with {best:.4f}"
         )
         return sparse, best, True, False
+
+    def _between(self, snapshot: Any, sparse: Sparsity, best: float) -> tuple[Sparsity, float]:
+        """Epochs may be far apart: the sparsest between the best of them and the target, without
+        training. The model is left in that state."""
+        assert self.baseline is not None
+        store, low, high = self.pruners.store, 0.0, 1.0
+        for _ in range(HALVINGS):
+            part = (low + high) / 2
+            store.restore(snapshot)
+            self.pruners.thin(part)
+            accuracy = self._score_or_nan()
+            if self.goal.is_met(accuracy, self.baseline):
+                low, sparse, best = part, self.pruners.sparsity(), accuracy
+            else:
+                high = part
+        store.restore(snapshot)
+        if low:
+            self.pruners.thin(low)
+        return sparse, best
 
     def _remember(self) -> None:
         if self._evaluator is None or self.baseline is None:

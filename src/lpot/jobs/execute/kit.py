@@ -9,7 +9,7 @@ from typing import Any
 from lpot.backends import get_backend
 from lpot.config.rules import model_spec
 from lpot.core.backend import Observations
-from lpot.core.errors import ConfigError, EvaluationError, LpotError
+from lpot.core.errors import ConfigError, EvaluationError, LpotError, a_kind
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.progress import Listener
@@ -145,5 +145,5 @@ def unpack(head: bytes, sizes: Sequence[int], chunks: Iterable[Any]) -> Kit:
     """Of our own parent process, never of a file."""
     kit = unship(head, sizes, chunks)
     if not isinstance(kit, Kit):
-        raise LpotError(f"expected a kit for trials, got a {type(kit).__name__}")
+        raise LpotError(f"expected a kit for trials, got {a_kind(kit)}")
     return kit

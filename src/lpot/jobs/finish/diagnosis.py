@@ -22,7 +22,7 @@ def dump_tensors(job: Job, model: Model) -> None:
     """What each op gave on the first calibration batch, and its weight, in both models.
 
     `inspect_saved/fp32.npz` and `low.npz` hold arrays under `output/<op>` and `weight/<op>`; of
-    large tensors evenly thinned values.
+    large tensors evenly thinned values, in one row.
     """
     if not job.config.tuning.diagnosis:
         return
@@ -42,7 +42,7 @@ def dump_tensors(job: Job, model: Model) -> None:
                 for arrays, tensors in zip(sides, pair, strict=True):
                     for what, seen in (("output", tensors.output), ("weight", tensors.weight)):
                         if seen is not None:
-                            arrays[f"{what}/{key.name}"] = seen.values
+                            arrays[f"{what}/{key.name}"] = seen.shaped
         folder = job.workspace.folder / FOLDER
         folder.mkdir(parents=True, exist_ok=True)
         for name, arrays in zip(SIDES, sides, strict=True):

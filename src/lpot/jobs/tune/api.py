@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from lpot.core.backend import Backend
 from lpot.core.door import FUNCTION
-from lpot.core.errors import ConfigError, did_you_mean
+from lpot.core.errors import ConfigError, a_kind, did_you_mean
 from lpot.core.goal import Goal, share_lost
 from lpot.core.progress import Listener
 from lpot.core.result import Result
@@ -211,7 +211,7 @@ def _criterion(goal: Goal | float | str | None) -> dict[str, Any]:
         return {f"{place}.{kind}": value, f"{place}.higher_is_better": goal.higher_is_better}
     if isinstance(goal, bool) or not isinstance(goal, int | float | str):
         raise ConfigError(
-            f"given a {type(goal).__name__}, expected a share such as 0.01 or '1%', or lpot.Goal",
+            f"given {a_kind(goal)}, expected a share such as 0.01 or '1%', or lpot.Goal",
             "goal",
         )
     return {f"{place}.relative": goal}

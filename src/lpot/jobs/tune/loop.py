@@ -9,7 +9,7 @@ from lpot.config.rules import trains
 from lpot.config.schema import Config
 from lpot.core.backend import Backend, Trainable
 from lpot.core.compress.training_data import TrainingData
-from lpot.core.errors import ConfigError
+from lpot.core.errors import ConfigError, a_kind
 from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.request import Request
 from lpot.jobs.tune.trainers import check_trainers
@@ -37,7 +37,7 @@ def training_loop(request: Request, config: Config, backend: Backend) -> Loop:
         return _from_section(config, backend)
     if not callable(given) or isinstance(given, type):
         raise ConfigError(
-            f"given a {type(given).__name__}, expected a function q_func(model) that trains the "
+            f"given {a_kind(given)}, expected a function q_func(model) that trains the "
             "model it is given",
             "q_func",
         )

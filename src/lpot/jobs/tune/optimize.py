@@ -8,11 +8,13 @@ from lpot.config.rules import float_rules, float_words
 from lpot.config.schema import Config
 from lpot.core.backend import Backend
 from lpot.core.cpu import this_cpu
-from lpot.core.recipe import FP32, OpConfig
+from lpot.core.recipe import FP32, OpConfig, TensorConfig
 from lpot.core.repairs import Repairs
 from lpot.core.space import Capability, OpInfo, Rule, TuningSpace, restrict
 from lpot.core.strategy import Policy, Proposals, StrategyContext, policy
 from lpot.strategy.mixed_precision import HALVES, auto_mixed_precision
+
+FP16 = OpConfig(TensorConfig("fp16"), None, "float")
 
 
 def wants_floats(config: Config) -> bool:
@@ -29,10 +31,14 @@ def float_space(
 ) -> TuningSpace:
     """A space of floats alone; it needs no calibration data."""
     words = float_words(config)
-    ops = {key: replace(info, choices=_floats(info, words)) for key, info in capability.ops.items()}
+    stored = _stored(backend, capability, words)
+    ops = {
+        key: replace(info, choices=_floats(info, words, stored))
+        for key, info in capability.ops.items()
+    }
     wishes = (*float_rules(config), *rules)
     space = restrict(replace(capability, ops=ops), wishes, (0,), lenient, halves=True)
-    notes = (*space.notes, *_remarks(words, space, backend))
+    notes = (*space.notes, *_remarks(words, space, backend, stored))
     return replace(space, repairs=Repairs(folding=backend.folds), notes=notes)
 
 
@@ -40,11 +46,28 @@ def float_policy(space: TuningSpace) -> Policy:
     return auto_mixed_precision if space.choices else _folded_alone
 
 
-def _remarks(words: tuple[str, ...], space: TuningSpace, backend: Backend) -> list[str]:
+def _stored(backend: Backend, capability: Capability, words: tuple[str, ...]) -> bool:
+    """Are weights to be kept as float16: asked for, or in place of a bf16 that is not there?"""
+    if not backend.stores_halves:
+        return False
+    options = [option for info in capability.ops.values() for option in info.choices]
+    no_bf16 = not any(option.precision == "bf16" for option in options)
+    return "fp16" in words or ("bf16" in words and no_bf16)
+
+
+def _remarks(
+    words: tuple[str, ...], space: TuningSpace, backend: Backend, stored: bool
+) -> list[str]:
     asked = [word for word in words if word in HALVES]
     offered = {option.precision for options in space.choices.values() for option in options}
     missing = [word for word in asked if word not in offered]
     rest = "the graph is folded and stays in FP32" if backend.folds else "the model stays in FP32"
+    if stored and "fp16" in offered:
+        instead = f"{' and '.join(missing)} is not available with {backend.name}: " * bool(missing)
+        return [
+            f"{instead}weights are stored as fp16 and computed in FP32, which halves the file and "
+            "makes nothing faster"
+        ]
     if not missing:
         return [] if asked else [f"only fp32 is allowed: {rest}"]
     cpu = this_cpu()
@@ -63,7 +86,10 @@ def _folded_alone(space: TuningSpace, context: StrategyContext) -> Proposals:
     yield [space.default()]
 
 
-def _floats(info: OpInfo, words: tuple[str, ...]) -> tuple[OpConfig, ...]:
+def _floats(info: OpInfo, words: tuple[str, ...], stored: bool) -> tuple[OpConfig, ...]:
     """What the op can be among the floats asked for, the shortest first."""
-    halves = (option for option in info.choices if option.is_float and option != FP32)
-    return (*(option for option in halves if option.precision in words), FP32)
+    halves = [option for option in info.choices if option.is_float and option != FP32]
+    found = [option for option in halves if option.precision in words]
+    if stored and any(option.weight is not None for option in info.choices):
+        found.append(FP16)
+    return (*found, FP32)

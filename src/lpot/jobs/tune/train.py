@@ -25,6 +25,7 @@ from lpot.jobs.tune.job import Job
 from lpot.jobs.tune.loop import Loop
 from lpot.jobs.tune.plan import Plan
 from lpot.jobs.tune.trained import FOLDER, known_stamp, trained_model
+from lpot.jobs.tune.trainers import located
 
 MOST_SAMPLES = 1000  # kept in memory, for the calibrations before and after the training
 
@@ -103,7 +104,7 @@ def _run(job: Job, loop: Loop) -> tuple[Model, list[Inputs]]:
     job.listener.phase("training")
     returned = guarded(lambda: loop(trainee.native))
     if isinstance(returned, LpotError):
-        raise returned
+        raise located(returned, job.config, "quantization.train")
     if isinstance(returned, Exception):
         said = f"{job.request.door.train} raised {raised(returned)}"
         raise TrainingError(said) from returned
