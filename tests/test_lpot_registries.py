@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from lpot.pruners import PATTERNS, PRUNERS
 from lpot.pruners.pattern import pattern_registry
 from lpot.pruners.pruner import pruner_registry
 from lpot.strategy.user_class import TuneStrategy, recipe_of, strategy_of
+from lpot.utils import utility
 from lpot.utils.utility import singleton
 
 
@@ -80,3 +82,20 @@ def test_inner_modules_of_the_original_say_where_to_look() -> None:
             importlib.import_module(name)
     with pytest.raises(ImportError, match="cannot import name 'nothing'"):
         exec("from lpot.experimental import nothing")
+
+
+@pytest.mark.parametrize("name", sorted(utility.INNER))
+def test_inner_functions_name_what_replaces_them(name: str) -> None:
+    with pytest.raises(ImportError, match=rf"{name} was an inner function of LPOT 1\.x: .{{10}}"):
+        getattr(utility, name)
+    assert not hasattr(utility, "neither")
+
+
+def test_elapsed_time_goes_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    @utility.dump_elapsed_time("Pass pruning")
+    def double(x: int) -> int:
+        return 2 * x
+
+    with caplog.at_level("INFO"):
+        assert double(4) == 8
+    assert re.search(r"Pass pruning elapsed time: \d+\.\d\d ms", caplog.text)

@@ -11,6 +11,7 @@ that did. No CPU runtime runs the zeros faster: for that see resnet20.py.
 from __future__ import annotations
 
 import argparse
+import re
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,8 @@ def pruned(
     conf = folder / f"magnitude-{100 * sparsity:g}.yaml"
     folder.mkdir(parents=True, exist_ok=True)
     text = text.replace("target_sparsity: 0.5", f"target_sparsity: {sparsity}")
-    text = text.replace("end_epoch: 16", f"end_epoch: {epochs}")
-    text = text.replace("end_epoch: 6", f"end_epoch: {2 * epochs // 5}")
+    ends = {"16": epochs, "6": 2 * epochs // 5}  # of the training, and of the rising sparsity
+    text = re.sub(r"end_epoch: (\d+)", lambda found: f"end_epoch: {ends[found[1]]}", text)
     conf.write_text(text, "utf-8")
     prune = Pruning(str(conf))
     prune.model = net

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import wraps
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +20,8 @@ from lpot.core.errors import ConfigError, NotAvailableYet, did_you_mean
 from lpot.core.framework import FRAMEWORKS, family
 from lpot.jobs.recover import get_tuning_history, recover
 
+logger = logging.getLogger(__name__)
+Call = TypeVar("Call", bound=Callable[..., Any])
 BF16 = ("avx512_bf16", "amx_bf16", "bf16")
 
 
@@ -105,10 +110,62 @@ def get_backend() -> str:
     return _BACKEND.get()
 
 
+def compute_sparsity(tensor: npt.NDArray[Any]) -> tuple[int, int, int]:
+    """Of an array: how many values it has, how many are zero, how many are not.
+
+    >>> compute_sparsity(np.array([0, 3, 0]))
+    (3, 2, 1)
+    """
+    dense = int(np.count_nonzero(tensor))
+    return tensor.size, tensor.size - dense, dense
+
+
+def dump_elapsed_time(customized_msg: str = "") -> Callable[[Call], Call]:
+    """Decorator: the time that a call took goes to the log."""
+
+    def decorated(func: Call) -> Call:
+        @wraps(func)
+        def timed(*args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            result = func(*args, **kwargs)
+            spent = 1000 * (time.perf_counter() - start)
+            logger.info("%s elapsed time: %.2f ms", customized_msg or func.__qualname__, spent)
+            return result
+
+        return cast(Call, timed)
+
+    return decorated
+
+
+# Inner functions of the original that have no place here, and what serves in their stead.
+INNER = {
+    "get_size": "`result.sizes` has the sizes of the models in bytes",
+    "combine_histogram": "`result` and the report have the ranges that calibration found",
+    "get_tensor_histogram": "`result` and the report have the ranges that calibration found",
+    "get_all_fp32_data": "the report has the weights' statistics",
+    "str2array": "`numpy.fromstring` reads such text",
+    "print_table": "`rich.table.Table` prints tables",
+    "Statistics": "`print(result)` shows which ops became what",
+    "OpEntry": "`result.recipe.ops` has the ops and what they became",
+    "CaptureOutputToFile": "`contextlib.redirect_stdout` writes what is printed to a file",
+    "fault_tolerant_file": "`pathlib.Path.write_text` writes a file",
+    "equal_dicts": "`==` compares dictionaries",
+    "mse_metric_gap": "`lpot.core.ptq.distance.distance` compares outputs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in INNER:
+        raise ImportError(f"{name} was an inner function of LPOT 1.x: {INNER[name]}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
     "CpuInfo",
     "Dequantize",
     "LazyImport",
+    "compute_sparsity",
+    "dump_elapsed_time",
     "get_backend",
     "get_tuning_history",
     "recover",
