@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from decoder.nets import FAMILIES, tiny
 from decoder.test_export import feeds
+from lpot.backends import export_decoder
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.tensors import ObjectTensors
@@ -16,7 +18,9 @@ from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.run import session
+from lpot.backends.onnx.weight_only import WeightOnlyBackend
 from lpot.backends.onnx.weight_only.emit import Stored, emit
+from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.weight_only.grid import Format
 from lpot.core.weight_only.nearest import round_to_nearest
 
@@ -92,3 +96,18 @@ def test_matrices_that_differ_are_stored_apart(monkeypatch: pytest.MonkeyPatch) 
         "lm_head": round_to_nearest(graph.weights["lm_head.weight"].T, Format(8, 32)),
     }
     assert len(large(emit(graph, {name: Stored(each) for name, each in stored.items()}))) == 2
+
+
+def test_a_tied_head_stays_symmetric_so_that_one_set_of_codes_serves_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Guard, "allows", lambda *_: True)
+    backend = WeightOnlyBackend()
+    schemes = {}
+    for tied in (True, False):
+        path = export_decoder(tiny("Llama", tie_word_embeddings=tied), tmp_path / str(tied))
+        ops = backend.inspect(backend.load(path)).ops
+        (head,) = (ops[key] for key in ops if key.kind == "MatMul" and "lm_head" in key.name)
+        low = [choice for choice in head.choices if choice.mode == "weight_only"]
+        schemes[tied] = {choice.weight.scheme for choice in low}
+    assert schemes == {True: {"sym"}, False: {"sym", "asym"}}

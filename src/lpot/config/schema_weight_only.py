@@ -62,7 +62,11 @@ class WeightOnly(Section):
         "does not divide a row.",
         examples=[(32, 128)],
     )
-    scheme: SchemeWords = Field(default=("sym",), description="Symmetric around zero or not.")
+    scheme: SchemeWords = Field(
+        default=("sym", "asym"),
+        description="Symmetric around zero or not, which loses less for a few more bytes. A head "
+        "that is the embedding is symmetric where it may be: one set of codes serves both.",
+    )
     algorithm: AlgorithmWords = Field(
         default=("learned",),
         description="How weights are rounded: to nearest with clip search (rtn), with AWQ's "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from lpot.backends.onnx.inspect import why_not
 from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import (
     NEAREST,
+    SYM,
     Wishes,
     label,
     product_choices,
@@ -114,7 +116,18 @@ def formats(graph: Graph, node: NodeProto, wishes: Wishes, target: Target) -> tu
     """
     if node.op_type == "Gather":
         return tuple(table_choices(wishes, graph.weights[node.input[0]].shape[1]))
+    if SYM in wishes.scheme and _is_tied(graph, node):  # a table takes no zero points
+        wishes = replace(wishes, scheme=(SYM,))
     return tuple(product_choices(wishes, target, len(graph.weights[node.input[1]])))
+
+
+def _is_tied(graph: Graph, product: NodeProto) -> bool:
+    """Is its weight a table that rows are looked up in as well?"""
+    rows = graph.weights[product.input[1]].T
+    names = {node.input[0] for node in graph.nodes if node.op_type == "Gather"}
+    tables = [graph.weights[name] for name in names if name in graph.weights]
+    alike = [t for t in tables if t.shape == rows.shape and np.array_equal(t[:8], rows[:8])]
+    return any(np.array_equal(table, rows) for table in alike)
 
 
 def why_no_formats(graph: Graph, node: NodeProto) -> str:
