@@ -32,7 +32,7 @@ def _ids(count: int = 8) -> list[dict[str, np.ndarray]]:
 
 
 def _backend(folder: Path, ways: tuple[str, ...] = WAYS) -> WeightOnlyBackend:
-    backend = WeightOnlyBackend(Wishes(bits=(4,), group_size=(32,), algorithm=ways))
+    backend = WeightOnlyBackend(Wishes((4,), (32,), ("sym",), ways))
     backend.keep_in(folder)
     return backend
 

@@ -64,7 +64,8 @@ class WeightOnly(Section):
     )
     scheme: SchemeWords = Field(
         default=("sym", "asym"),
-        description="Symmetric around zero or not: each op takes what pays.",
+        description="Symmetric around zero, or with zero points, which lose less for a few more "
+        "bytes.",
     )
     algorithm: AlgorithmWords = Field(
         default=("learned",),

@@ -11,6 +11,7 @@ from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
 from lpot.core.weight_only.grid import GROUPS, Format
 
 NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND = "rtn", "awq", "gptq", "learned", "signround"
+SYM, ASYM = "sym", "asym"
 BY_COST = (NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND)  # of rounding, the cheapest first
 
 
@@ -20,7 +21,7 @@ class Wishes:
 
     bits: tuple[int, ...] = (4, 8)
     group_size: tuple[int, ...] = (32, 128)
-    scheme: tuple[str, ...] = ("sym", "asym")
+    scheme: tuple[str, ...] = (SYM, ASYM)
     algorithm: tuple[str, ...] = (LEARNED,)  # each op takes the one that loses least
     prompt: float = 0.3  # what a prompt's time counts against a token's
     prompt_length: int = 512
@@ -31,11 +32,12 @@ class Wishes:
 def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[OpConfig]:
     """Of a product with a constant matrix of so many columns: the fewest bits first, FP32 last.
 
-    In 8 bits the largest groups lose next to nothing, and are the fastest.
+    In 8 bits the largest groups lose next to nothing, and are the fastest; a zero point of their
+    own gains them nothing.
     """
     sizes = list(wishes.group_size) if wishes.exact else fitting(wishes.group_size, columns)
     for bits in sorted(wishes.bits):
-        for scheme in wishes.scheme:
+        for scheme in wishes.scheme[:1] if bits == 8 else wishes.scheme:
             for size in sizes[-1:] if bits == 8 else sizes:
                 for algorithm in _algorithms(bits, wishes):
                     yield _config(bits, scheme, size, algorithm)
@@ -48,7 +50,7 @@ def table_choices(wishes: Wishes, columns: int) -> Iterator[OpConfig]:
     sizes = [size for size in fitting(wishes.group_size, columns) if size and columns % size == 0]
     for bits in sorted({4, 8} & set(wishes.bits)):
         for size in sizes[:1]:
-            yield _config(bits, "sym", size, NEAREST)
+            yield _config(bits, SYM, size, NEAREST)
     yield FP32
 
 
@@ -94,7 +96,7 @@ def _config(bits: int, scheme: str, size: int, algorithm: str) -> OpConfig:
 def format_of(config: OpConfig) -> Format:
     weight = config.weight
     assert weight is not None and weight.bits is not None and weight.group_size is not None
-    return Format(weight.bits, weight.group_size, weight.scheme == "sym")
+    return Format(weight.bits, weight.group_size, weight.scheme == SYM)
 
 
 def label(config: OpConfig) -> str:

@@ -61,7 +61,7 @@ class Guard:
     def times(self, columns: int, rows: int, config: OpConfig) -> Times | None:
         """None where the format is not available or wrong here."""
         # However it was rounded, a format takes the same time.
-        word = re.sub(r"-(gptq|awq|learned)$", "-rtn", label(config))
+        word = re.sub(r"-(gptq|awq|learned|signround)$", "-rtn", label(config))
         name = f"{word} {columns}x{rows}"
         lone = _Lone(columns, rows, config)
         try:
