@@ -157,7 +157,7 @@ def _in_phases(prompt_of_int4: float) -> dict[OpKey, tuple[Tradeoff, ...]]:
     }
 
 
-@pytest.mark.parametrize("slow", (0.9, 1.2, 1.6))
+@pytest.mark.parametrize("slow", (0.8, 0.9, 1.2, 1.6))
 def test_no_phase_is_slower_than_in_fp32(slow: float) -> None:
     tradeoffs = _in_phases(slow)
     path = fair_path(_space(tradeoffs), tradeoffs, allowed=0.021)
@@ -168,6 +168,6 @@ def test_no_phase_is_slower_than_in_fp32(slow: float) -> None:
         for option in tradeoffs[key]
         if option.config == chosen[key]
     )
-    assert prompt < 1.0
-    if slow < 0.95:  # nothing is given up where nothing is too slow
+    assert prompt <= 0.85  # clocks of single ops are not exact
+    if slow < 0.85:  # nothing is given up where nothing is too slow
         assert set(chosen.values()) == {INT4}
