@@ -32,7 +32,7 @@ def _clocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     def times(self: Guard, columns: int, rows: int, config: OpConfig) -> Times:
         if config.is_float:
             return Times(1.0, 1.0)
-        return Times(0.5, 0.3) if config.mode == "dynamic" else Times(0.25, 0.9)
+        return Times(0.5, 0.25) if config.mode == "dynamic" else Times(0.25, 0.75)
 
     monkeypatch.setenv("LPOT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(Guard, "times", times)
