@@ -38,6 +38,9 @@ GOES_ON: Mapping[Outcome, str] = {
     "missed": "does not meet the bar: trying a smaller share",
 }
 NEAR = 0.8  # of the wanted share of the latency: less than that is told
+# Samples that the chosen cuts are fitted to, for each that a cut is judged by: fits to few samples
+# are good for these alone.
+FITTED = 4
 
 
 def pruning_facts(config: Config) -> dict[str, str]:
@@ -208,18 +211,20 @@ class Levels:
 
     def _planned(self, ratio: float) -> Plan:
         if self._sensitivity is None:
-            backend, few = self.job.backend, self._few()
+            backend, most = self.job.backend, self.settings.samples
             assert isinstance(backend, Prunable)
             self.job.listener.phase("finding what can be pruned")
+            more = self._first(FITTED * most)
+            few = more[: -(-most // Batch(more[0]).size)]
             parts = backend.parts(self.job.model, few, self.settings.blocks)
             recipe = replace(self.job.space.default(), samples=0)
             size = self.settings.batch_size
             timed = few[0] if size is None else first(few[0], size)
-            bench = Workbench(backend, self.job.model, recipe, few, timed, self.job.listener)
+            bench = Workbench(backend, self.job.model, recipe, few, more, timed, self.job.listener)
             self._sensitivity = Sensitivity(bench, parts)
         return self._sensitivity.plan(ratio)
 
-    def _few(self) -> list[Inputs]:
+    def _first(self, samples: int) -> list[Inputs]:
         """The first batches of the training data, in memory."""
         found: list[Inputs] = []
         seen = 0
@@ -227,7 +232,7 @@ class Levels:
             batch = owned(Batch(split(raw, self.job.model.input_names).inputs))
             found.append(batch.inputs)
             seen += batch.size
-            if seen >= self.settings.samples:
+            if seen >= samples:
                 break
         return found
 

@@ -25,12 +25,13 @@ WHOLE = 15  # rounds for what was chosen: a wrong figure there costs a training
 @dataclass(frozen=True, eq=False)
 class Workbench:
     """A backend that prunes, the model, the recipe it will run in, a few batches to compare outputs
-    on, and one to time."""
+    on, more of them to fit what was chosen to, and one to time."""
 
     backend: Any  # a Backend that is Prunable, too
     model: Model
     recipe: Recipe
     batches: Sequence[Inputs]
+    more: Sequence[Inputs]
     timed: Inputs
     listener: Listener
 
@@ -142,7 +143,7 @@ def _refitted(bench: Workbench, parts: Parts, left: Left) -> Model:
     if left == Left():
         return small
     bench.listener.phase("fitting the remaining layers to the full model")
-    fitted: Model = bench.backend.refitted(bench.model, parts, left, bench.batches)
+    fitted: Model = bench.backend.refitted(bench.model, parts, left, bench.more)
     truth = [bench.backend.run(bench.model, inputs) for inputs in bench.batches]
     return min(
         (fitted, small), key=lambda model: _mean_distance(bench, bench.batches, truth, model)
