@@ -8,7 +8,7 @@ import pytest
 
 from lpot.config import load
 from lpot.config.availability import unavailable
-from lpot.jobs.compress.weights import specs
+from lpot.jobs.compress.specs import specs
 
 TRAIN = """\
   train:

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.prune import handed_out
+from lpot.backends.tensorflow.resume import KerasTraining
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs, split
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
     CRITERIONS,
@@ -27,9 +29,13 @@ TEACHES = "KnowledgeDistillationLoss"
 
 
 def hooked_loop(
-    section: Mapping[str, Any], loader: Iterable[Any], hooks: Any, teacher: Any = None
+    section: Mapping[str, Any],
+    loader: Iterable[Any],
+    hooks: Any,
+    teacher: Any = None,
+    file: TrainingFile | None = None,
 ) -> Callable[[Any], None]:
-    """Batch by batch, with the original's hooks around them.
+    """Batch by batch, with the original's hooks around them; `file` keeps the training.
 
     Where the loss knows a teacher and none is given, that is the model as it was before.
     """
@@ -48,7 +54,10 @@ def hooked_loop(
         if loss == TEACHES:
             criterion.teacher_model = copied(model) if teacher is None else teacher
         rate = float(optimizer.learning_rate)
-        for epoch in tracked(range(section.get("start_epoch", 0), section["end_epoch"])):
+        training = KerasTraining(model, optimizer)
+        first = section.get("start_epoch", 0)
+        first = first if file is None else file.begin(first, training)
+        for epoch in tracked(range(first, section["end_epoch"])):
             hooks.on_epoch_begin(epoch)
             for number, raw in enumerate(islice(loader, section.get("iteration"))):
                 hooks.on_batch_begin(number)
@@ -62,6 +71,8 @@ def hooked_loop(
                 optimizer.apply_gradients(pairs)
                 hooks.on_batch_end()
             hooks.on_epoch_end()
+            if file is not None:
+                file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
 
     return train
 

@@ -49,6 +49,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     """Modules are replaced one by one; where the flow can be read, int8 is kept between them."""
 
     name = "pytorch"
+    stores_halves = "makes nothing faster"
     best_name = "checkpoint"  # the folder's name in a workspace, as the original has it
 
     def __init__(self) -> None:

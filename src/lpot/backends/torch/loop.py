@@ -11,8 +11,10 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import arguments, tensors, to_tensor
+from lpot.backends.torch.resume import TorchTraining
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import split
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
     CRITERIONS,
@@ -31,15 +33,19 @@ LEARNS = "model.requires_grad_(True)"
 
 
 def training_loop(
-    section: Mapping[str, Any], loader: Iterable[Any], hooks: Any = None, loss: Loss | None = None
+    section: Mapping[str, Any],
+    loader: Iterable[Any],
+    hooks: Any = None,
+    loss: Loss | None = None,
+    file: TrainingFile | None = None,
 ) -> Callable[[nn.Module], None]:
     """`section` has optimizer, criterion, start_epoch, end_epoch and iteration.
 
     `hooks` are those of the original's components: on_epoch_begin(epoch) … on_epoch_end().
+    `file` keeps the training from epoch to epoch.
     """
     wanted = loss or label_loss(section)
     factor = learning_rate_factor(section, loader)
-    epochs: Sequence[int] = range(section.get("start_epoch", 0), section["end_epoch"])
 
     def train(module: nn.Module) -> None:
         check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
@@ -48,7 +54,10 @@ def training_loop(
         )
         rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
         mode = module.training
-        for epoch in tracked(epochs):
+        training = TorchTraining(module, optimizer)
+        first = section.get("start_epoch", 0)
+        first = first if file is None else file.begin(first, training)
+        for epoch in tracked(range(first, section["end_epoch"])):
             module.train()
             _tell(hooks, "on_epoch_begin", epoch)
             for number, raw in enumerate(itertools.islice(loader, section.get("iteration"))):
@@ -63,6 +72,8 @@ def training_loop(
                 optimizer.step()
                 _tell(hooks, "on_batch_end")
             _tell(hooks, "on_epoch_end")
+            if file is not None:
+                file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
         module.train(mode)
 
     return train

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,8 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
+from lpot.backends.torch.model import state
+from lpot.backends.torch.resume import packed, put_back
 from lpot.core.errors import UnsupportedModel
 
 _LAYERS = (
@@ -100,10 +102,16 @@ class ModuleWeights:
             grad.add_(torch.from_numpy(amount).to(grad.device, grad.dtype))
 
     def snapshot(self) -> Any:
-        return {name: value.detach().clone() for name, value in self.root.state_dict().items()}
+        return {name: value.detach().clone() for name, value in state(self.root).items()}
 
     def restore(self, snapshot: Any) -> None:
-        self.root.load_state_dict(snapshot)
+        put_back(self.root, snapshot)
+
+    def packed(self, snapshot: Any) -> dict[str, np.ndarray]:
+        return packed(snapshot)
+
+    def unpacked(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
 
 def _is_bias(name: str) -> bool:
