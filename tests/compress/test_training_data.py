@@ -22,7 +22,8 @@ from lpot.core.errors import (  # noqa: E402
     TrainingError,
     UnsupportedModel,
 )
-from lpot.experimental import Distillation, Pruning  # noqa: E402
+from lpot.data.draw import generator  # noqa: E402
+from lpot.experimental import Distillation, Pruning, common  # noqa: E402
 
 DRAW = np.random.default_rng(0)
 BATCHES = [(DRAW.normal(size=(8, 6)).astype(np.float32), DRAW.integers(0, 3, 8)) for _ in range(2)]
@@ -95,6 +96,49 @@ def test_data_in_any_form_are_read_in_every_epoch(loader: Any) -> None:
     data = TrainingData(loader)
     assert len(list(data)) == len(list(data)) == 2
     assert pruned(loader).result.sparsity.share == 0.5
+
+
+class Noted:
+    """A dataset that tells which samples were asked for, with a draw of its own for each."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.draws: list[float] = []
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked.append(index)
+        self.draws.append(float(generator().random()))
+        return BATCHES[0][0][index % 8], index % 3
+
+
+def test_each_epoch_has_another_order_and_other_random_transforms() -> None:
+    data = Noted()
+    pruned(common.DataLoader(data, batch_size=4, shuffle=True))
+    epochs = [tuple(data.asked[at : at + 12]) for at in (0, 12, 24)]
+    assert all(sorted(epoch) == list(range(12)) for epoch in epochs)
+    assert len(set(epochs)) == 3
+    assert len(set(data.draws)) == 36
+
+
+def test_samplers_of_torch_are_told_the_epoch() -> None:
+    class Sampler(torch.utils.data.Sampler):
+        def __init__(self) -> None:
+            self.epochs: list[int] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epochs.append(epoch)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(12))
+
+    sampler = Sampler()
+    loader = TrainingData(torch.utils.data.DataLoader(Noted(), batch_size=4, sampler=sampler))
+    for _ in range(3):
+        assert len(list(loader)) == 3
+    assert sampler.epochs == [0, 1, 2]
 
 
 @pytest.mark.parametrize("loader", [[], (batch for batch in BATCHES)], ids=["none", "once"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -171,6 +172,14 @@ class PruningApproach(Section):
     structured: StructuredPruning | None = Field(
         default=None, description="Channels, heads and blocks of layers permanently removed."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_alone(cls, value: Any) -> Any:
+        """A way that is named and nothing else: all its defaults."""
+        if not isinstance(value, Mapping):
+            return value
+        return {key: {} if one is None else one for key, one in value.items()}
 
 
 class MagnitudePruner(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from lpot.config.schema import Config
@@ -74,10 +75,16 @@ def _check_order(config: Config, path: str, schedule: Schedule) -> None:
         )
 
 
-def idle_methods(config: Config) -> list[str]:
-    """A scope that is not there is told."""
+def idle(config: Config, chosen: Sequence[PrunerSpec]) -> list[str]:
+    """What is asked for and changes nothing."""
     section = None if config.pruning is None else config.pruning.approach.weight_compression
-    return [
+    nothing = [
+        f"warning: {spec.where or PLACE}: target_sparsity is 0, so that {spec.kind} sets no weight "
+        "to zero: expected a share between 0 and 1, such as 0.5"
+        for spec in chosen
+        if spec.schedule.target == 0 and spec.left is None and spec.kind != "pattern_lock"
+    ]
+    return nothing + [
         f"warning: {PLACE}.pruners[{number}].method: {one.method!r} has no effect: shares of zeros "
         "are those of each weight (per_tensor)"
         for number, one in enumerate(() if section is None else section.pruners)

@@ -26,7 +26,7 @@ from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.compress.best import Best
 from lpot.jobs.compress.returned import other_model, take_over
-from lpot.jobs.compress.specs import PLACE, idle_methods, specs
+from lpot.jobs.compress.specs import PLACE, idle, specs
 from lpot.jobs.compress.training import training_data, training_file
 from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
@@ -86,7 +86,8 @@ class WeightPruning:
                 "pruning_func",
             )
         self.goal = goal_of(self.config)
-        self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
+        chosen = specs(self.config)
+        self.pruners = Pruners(chosen, self.backend.weight_store(self.native))
         self.notes: list[str] = unavailable(self.config)
         self.notes += [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
@@ -94,7 +95,7 @@ class WeightPruning:
             for pruner in self.pruners.pruners
             if pruner.spec.idle
         ]
-        self.notes += idle_methods(self.config)
+        self.notes += idle(self.config, chosen)
         self.baseline: float | None = None
         self._evaluator = self._make_evaluator()
         self._best = Best(self.pruners.store)
