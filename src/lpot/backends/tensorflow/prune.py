@@ -42,6 +42,9 @@ class KerasWeights:
     def others(self) -> list[str]:
         return [*self._layers, *self._known]
 
+    def computed(self) -> list[str]:
+        return []
+
     def read(self, name: str) -> np.ndarray:
         return np.asarray(self._known[name].numpy(), np.float32)
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.resume import TorchTraining
 from lpot.backends.torch.training_precision import TrainingPrecision
-from lpot.core.batch import split
+from lpot.core.batch import Inputs, split
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
@@ -25,7 +26,7 @@ from lpot.core.compress.trainers import (
     check_learns,
     check_loss,
 )
-from lpot.core.errors import ConfigError, DataError
+from lpot.core.errors import ConfigError, DataError, TrainingError
 from lpot.core.progress import tracked
 
 Loss = Callable[[nn.Module, Any], torch.Tensor]  # of a module on a raw batch
@@ -48,7 +49,7 @@ def training_loop(
     factor = learning_rate_factor(section, loader)
 
     def train(module: nn.Module) -> None:
-        check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
+        _check_trainable(module)
         optimizer = _made(
             OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
@@ -79,6 +80,28 @@ def training_loop(
     return train
 
 
+def fed(module: nn.Module, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for a call, floats in the type of the module's weights, where they have one."""
+    given = arguments(module, inputs)
+    kinds = {each.dtype for each in module.parameters() if each.is_floating_point()}
+    if len(kinds) != 1 or kinds == {torch.float32}:
+        return given
+    (kind,) = kinds
+    cast: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, lambda value: value.to(kind) if value.is_floating_point() else value, given
+    )
+    return cast
+
+
+def _check_trainable(module: nn.Module) -> None:
+    check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
+    if any(each.dtype == torch.float16 for each in module.parameters()):
+        raise TrainingError(
+            "the model is in float16, in which small steps are lost: call model.float() before it "
+            "is trained, and model.half() after"
+        )
+
+
 def _set_rates(optimizer: torch.optim.Optimizer, rates: Sequence[float], factor: float) -> None:
     for group, rate in zip(optimizer.param_groups, rates, strict=True):
         group["lr"] = factor * rate
@@ -107,9 +130,9 @@ def label_loss(section: Mapping[str, Any]) -> Loss:
         batch = split(raw, None)
         if batch.labels is None:
             raise DataError("the training data has no labels: it must yield (inputs, labels)")
-        positional, named = arguments(module, batch.inputs)
+        positional, named = fed(module, batch.inputs)
         output = next(tensors(module(*positional, **named)))
-        return _against_labels(criterion, output, batch.labels)
+        return _against_labels(criterion, output.float(), batch.labels)
 
     return loss
 
@@ -199,9 +222,10 @@ def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
         nonlocal precision
         precision = precision or TrainingPrecision(module, criterion.teacher_model)
         batch = split(raw, None)
-        positional, named = arguments(module, batch.inputs)
+        positional, named = fed(module, batch.inputs)
         with precision(batch.inputs):
             output = next(tensors(module(*positional, **named)))
+            positional, named = fed(criterion.teacher_model, batch.inputs)
             criterion.teacher_model_forward(*positional, **named)
         found: torch.Tensor = criterion(output.float(), batch.labels)
         return found

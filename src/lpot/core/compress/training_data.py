@@ -45,7 +45,7 @@ class TrainingData:
 
     def __iter__(self) -> Iterator[Any]:
         given = self._given
-        source = given if is_loader(given) and not isinstance(given, type) else given()
+        source = given if is_loader(given) and not isinstance(given, type) else self._made()
         for one in (source, getattr(source, "sampler", None)):
             set_epoch = getattr(one, "set_epoch", None)
             if callable(set_epoch):
@@ -63,6 +63,13 @@ class TrainingData:
         if empty:
             again = " when it was read again: let __iter__ start from the beginning"
             raise DataError(f"{self._name} yields no batches{again if self._gave else ''}")
+
+    def _made(self) -> Any:
+        """What the user's function or class gives."""
+        found = self._given()
+        if not is_loader(found) or isinstance(found, str | bytes | Mapping):
+            raise DataError(f"{self._name}() gave {a_kind(found)}: {EXPECTED}")
+        return found
 
     def __len__(self) -> int:
         found = length_of(self._given)

@@ -11,6 +11,11 @@ import numpy as np
 from lpot.core.compress.masks import Array, Mask
 from lpot.core.errors import ConfigError, did_you_mean
 
+COMPUTED = (
+    "it is computed from other tensors in each run (by a parametrization, such as weight_norm): "
+    "remove that first"
+)
+
 
 class WeightStore(Protocol):
     """The weights of a model that is being trained, by name."""
@@ -26,6 +31,10 @@ class WeightStore(Protocol):
 
     def others(self) -> Sequence[str]:
         """Everything else that has a name: layers without weights, biases, norms."""
+        ...
+
+    def computed(self) -> Sequence[str]:
+        """Weights that are made from others in each run, and can't be set."""
         ...
 
     def read(self, name: str) -> Array: ...
@@ -78,6 +87,8 @@ def chosen(
     for name in names:
         inside = _matching(name, known) or [further[each] for each in _matching(name, further)]
         added = _matching(name, others) if name.rpartition(".")[2] == "bias" else []
+        if _matching(name, store.computed()):
+            raise ConfigError(f"given {name!r}: {COMPUTED}", "names", where)
         if not inside and not added:
             raise ConfigError(_unknown(name, known, others), "names", where)
         found += inside

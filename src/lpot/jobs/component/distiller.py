@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -156,7 +157,9 @@ class Distiller(Teaching):
                 self.config.where(CRITERION),
             )
         if isinstance(backend, Sparsifiable):
-            stores = [backend.weight_store(each) for each in (native, teacher)]
+            stores = [backend.weight_store(native)]
+            with contextlib.suppress(LpotError):  # a teacher may be in INT8
+                stores.append(backend.weight_store(teacher))
             self._file = training_file(
                 self.config, "distillation", stores, loader, self.listener.note
             )
@@ -164,8 +167,14 @@ class Distiller(Teaching):
 
 
 def _check(student: Any, teacher: Any, loop: Any) -> None:
-    if student is None or (teacher is None and loop is None):
-        raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+    lacking = [("student_model", student)] + [("teacher_model", teacher)] * (loop is None)
+    for name, given in lacking:
+        if given is None:
+            raise ConfigError(
+                "none was given: set both `student_model`, which is trained, and `teacher_model`, "
+                "which it learns from",
+                name,
+            )
     if student is teacher:
         raise ConfigError(
             "student_model and teacher_model are the same object: give a copy of it as the teacher "

@@ -18,6 +18,7 @@ from lpot.core.compress.prunable import Sparsifiable
 from lpot.core.compress.pruners import Pruners
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
+from lpot.core.compress.weight_store import COMPUTED
 from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError, a_kind
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal
@@ -96,6 +97,9 @@ class WeightPruning:
             if pruner.spec.idle
         ]
         self.notes += idle(self.config, chosen)
+        if not all(spec.names for spec in chosen):
+            left = self.pruners.store.computed()
+            self.notes += [f"warning: {name} is not pruned: {COMPUTED}" for name in left]
         self.baseline: float | None = None
         self._evaluator = self._make_evaluator()
         self._best = Best(self.pruners.store)

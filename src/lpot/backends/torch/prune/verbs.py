@@ -19,7 +19,7 @@ from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
 from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
-from lpot.backends.torch.prune.store import ModuleWeights, check_trainable
+from lpot.backends.torch.prune.store import check_trainable
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Kept, Left
 from lpot.core.compress.prunable import Parts
@@ -87,9 +87,6 @@ class PruneVerbs:
         backend: Any = self
         found = saving.restore(backend, path, _root(model))
         return _handle(model, found.native)
-
-    def weight_store(self, native: nn.Module) -> ModuleWeights:
-        return ModuleWeights(native)
 
     def hooked_loop(
         self,
