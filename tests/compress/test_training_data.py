@@ -300,3 +300,50 @@ def test_the_mode_of_a_module_is_as_it_was(mode: bool) -> None:
     prune.model, prune.train_dataloader = module, BATCHES
     prune()
     assert module.training is mode
+
+
+def one_hot(labels: Any) -> Any:
+    return np.eye(3, dtype=np.float32)[labels]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [one_hot, lambda labels: labels[:, None], lambda labels: labels.astype(np.float32), list],
+    ids=["one hot", "a column", "floats", "a list"],
+)
+def test_labels_of_any_shape_give_the_same(change: Any) -> None:
+    plain = pruned(BATCHES).model
+    other = pruned([(inputs, change(labels)) for inputs, labels in BATCHES]).model
+    for one, two in zip(plain.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.arange(8), "the label 7, but the model gives 3 classes"),
+        (np.zeros(5, np.int64), r"labels of shape \[5\] for outputs of shape \[8, 3\]"),
+        (["cat"] * 8, "expected class numbers"),
+    ],
+)
+def test_labels_that_do_not_fit_are_told(labels: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        pruned([(BATCHES[0][0], labels)])
+
+
+def test_maps_have_a_class_for_each_place() -> None:
+    images = DRAW.normal(size=(4, 2, 5, 5)).astype(np.float32)
+    classes = DRAW.integers(0, 3, (4, 5, 5))
+    prune = Pruning(conf())
+    prune.model, prune.train_dataloader = nn.Conv2d(2, 3, 3, padding=1), [(images, classes)]
+    prune()
+    assert prune.result.sparsity.share == 0.5
+
+
+def test_every_hook_of_a_component_is_called() -> None:
+    prune, told = Pruning(conf()), []
+    for scope in ("pre_epoch_begin", "on_epoch_begin", "on_epoch_end", "post_epoch_end"):
+        prune.register_hook(scope, lambda *args, scope=scope: told.append(scope))
+    prune.model, prune.train_dataloader = net(), BATCHES
+    prune()
+    assert told == ["pre_epoch_begin", *["on_epoch_begin", "on_epoch_end"] * 3, "post_epoch_end"]

@@ -12,6 +12,7 @@ from lpot.backends.tensorflow.prune import handed_out
 from lpot.backends.tensorflow.resume import KerasTraining
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs, split
+from lpot.core.compress.labels import fitted
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
@@ -57,6 +58,7 @@ def hooked_loop(
         training = KerasTraining(model, optimizer)
         first = section.get("start_epoch", 0)
         first = first if file is None else file.begin(first, training)
+        hooks.pre_epoch_begin()
         for epoch in tracked(range(first, section["end_epoch"])):
             hooks.on_epoch_begin(epoch)
             for number, raw in enumerate(islice(loader, section.get("iteration"))):
@@ -73,6 +75,7 @@ def hooked_loop(
             hooks.on_epoch_end()
             if file is not None:
                 file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
+        hooks.post_epoch_end()
 
     return train
 
@@ -92,13 +95,15 @@ def _made(name: str, kind: Any, given: Mapping[str, Any], what: str) -> Any:
 def _gradients(model: Any, criterion: Any, raw: Any) -> tuple[float, dict[int, Any]]:
     """The loss of one batch, and its gradients by variable."""
     batch = split(raw, None)
-    labels = None if batch.labels is None else np.asarray(batch.labels).reshape(-1)
+    labels = batch.labels
     if isinstance(criterion, KnowledgeDistillationLoss):
         criterion.teacher_model_forward(called(criterion.teacher_model, batch.inputs, False))
     elif labels is None:
         raise DataError("the training data has no labels: it must yield (inputs, labels)")
     with tf.GradientTape() as tape:
         output = called(model, batch.inputs, True)
+        if not isinstance(criterion, KnowledgeDistillationLoss):  # which may need none
+            labels = fitted(labels, output.shape, -1)
         loss = tf.reduce_mean(criterion(labels, output))
     variables = model.trainable_variables
     found = tape.gradient(loss, variables)
@@ -144,7 +149,11 @@ class CrossEntropyLoss:
         self.reduction = reduction
 
     def __call__(self, labels: Any, output: Any) -> Any:
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, _scores(output))
+        labels = fitted(labels, output.shape, -1)
+        if labels.dtype.kind == "f":
+            losses = tf.nn.softmax_cross_entropy_with_logits(labels, _scores(output))
+        else:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, _scores(output))
         return tf.reduce_sum(losses) if self.reduction == "sum" else tf.reduce_mean(losses)
 
 

@@ -15,6 +15,7 @@ from lpot.backends.torch.data import arguments, tensors, to_tensor
 from lpot.backends.torch.resume import TorchTraining
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import Inputs, split
+from lpot.core.compress.labels import fitted
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
@@ -58,6 +59,7 @@ def training_loop(
         training = TorchTraining(module, optimizer)
         first = section.get("start_epoch", 0)
         first = first if file is None else file.begin(first, training)
+        _tell(hooks, "pre_epoch_begin")
         for epoch in tracked(range(first, section["end_epoch"])):
             module.train()
             _tell(hooks, "on_epoch_begin", epoch)
@@ -75,6 +77,7 @@ def training_loop(
             _tell(hooks, "on_epoch_end")
             if file is not None:
                 file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
+        _tell(hooks, "post_epoch_end")
         module.train(mode)
 
     return train
@@ -138,7 +141,10 @@ def label_loss(section: Mapping[str, Any]) -> Loss:
 
 
 def _against_labels(criterion: nn.Module, output: torch.Tensor, labels: Any) -> torch.Tensor:
-    found: torch.Tensor = criterion(output, to_tensor(labels).long().reshape(-1))
+    values = to_tensor(labels)
+    values = values.numpy() if isinstance(values, torch.Tensor) else values
+    target = torch.from_numpy(fitted(values, output.shape, 1 if output.dim() > 1 else 0))
+    found: torch.Tensor = criterion(output, target)
     return found.mean()  # reduction: none leaves one for each sample
 
 

@@ -69,7 +69,7 @@ class WeightPruning:
     metric: Any = None
     postprocess: Any = None
     listener: Listener = field(default_factory=Listener)
-    hooks: Any = None  # what the yaml's loop calls; this object when None
+    hooks: Any = None  # what the yaml's loop calls
     evaluates: bool = True
 
     def __post_init__(self) -> None:
@@ -283,7 +283,7 @@ class WeightPruning:
             self._file = training_file(
                 self.config, "pruning", [store], loader, self.listener.note, others
             )
-        return self.backend.hooked_loop(plain(section), loader, self.hooks or self, self._file)
+        return self.backend.hooked_loop(plain(section), loader, self.hooks, self._file)
 
 
 def trained_model(backend: Any, native: Any) -> Model:
