@@ -100,6 +100,11 @@ class WeightCompression(Section):
     start_epoch: Natural = Field(default=0, description="First epoch.")
     end_epoch: Positive = Field(default=4, description="Last epoch.")
     frequency: Positive = Field(default=1, description="Epochs between steps.")
+    refit: Flag = Field(
+        default=True,
+        description="Whether the weights that are left are fitted to the outputs of the full "
+        "model's layers, whenever more became zero. PyTorch, with `pruning.train`.",
+    )
     pruners: tuple[Pruner, ...] = Field(
         default=(),
         description="A list of pruners.",

@@ -11,6 +11,7 @@ import numpy as np
 
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, Left
+from lpot.core.compress.masks import Mask
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
 from lpot.core.compress.weight_store import WeightStore
@@ -97,6 +98,16 @@ class Sparsifiable(Protocol):
 
     def provide_trainers(self) -> None:
         """Make the framework's optimizers and losses known by name."""
+        ...
+
+
+@runtime_checkable
+class Fits(Protocol):
+    """Can fit the weights that pruners keep to what the model gave before."""
+
+    def fitter(self, native: Any) -> Callable[[Mapping[str, Mask], Sequence[Inputs]], Any]:
+        """For this model, as it is now: a function of what is kept and of batches, which changes it
+        in place."""
         ...
 
 

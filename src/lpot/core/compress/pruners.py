@@ -264,6 +264,17 @@ class Pruners:
             f"{100 * last.target:g} % were set after it, without any training"
         )
 
+    @property
+    def masks(self) -> dict[str, masks.Mask]:
+        """What is kept of each weight, and of biases that go with them."""
+        return {name: keep for each in self.pruners for name, keep in each.keep.items()}
+
+    def zeros(self) -> int:
+        """How many weights of those to be pruned are zero."""
+        names = dict.fromkeys(name for pruner in self.pruners for name in pruner.names)
+        weights = map(self.store.read, names)
+        return sum(int(weight.size - np.count_nonzero(weight)) for weight in weights)
+
     def kept(self) -> Kept:
         """Masks are made of the weights again, in each epoch."""
         scores = {
@@ -283,6 +294,10 @@ class Pruners:
     def thin(self, part: float) -> None:
         for pruner in self.pruners:
             pruner.thin(part)
+
+    def hold(self) -> None:
+        for pruner in self.pruners:
+            pruner.hold()
 
     def finish(self) -> None:
         for pruner in self.pruners:

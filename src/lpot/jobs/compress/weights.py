@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.config.schema import Config
 from lpot.core.blame import raised as blame
-from lpot.core.compress.prunable import Sparsifiable
+from lpot.core.compress.prunable import Fits, Sparsifiable
 from lpot.core.compress.pruners import Pruners
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
@@ -26,6 +27,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
 from lpot.jobs.compress.best import Best
+from lpot.jobs.compress.fitting import Fitting
 from lpot.jobs.compress.returned import other_model, take_over
 from lpot.jobs.compress.specs import PLACE, idle, specs
 from lpot.jobs.compress.training import training_data, training_file
@@ -104,11 +106,12 @@ class WeightPruning:
         self._evaluator = self._make_evaluator()
         self._best = Best(self.pruners.store)
         self._file: TrainingFile | None = None  # of the yaml's loop
+        self._fitting: Fitting | None = None
 
     # -- hooks --------------------------------------------------------------------------------
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self.pruners.on_epoch_begin(epoch)
+        self._thin(partial(self.pruners.on_epoch_begin, epoch))
 
     def on_batch_begin(self, batch: int = 0) -> None:
         self.pruners.on_batch_begin(batch)
@@ -138,7 +141,7 @@ class WeightPruning:
             self._train(loop)
             if self.pruners.too_early:
                 self.notes.append(f"warning: {self.pruners.too_early}")
-            self.pruners.finish()
+            self._thin(self.pruners.finish)
             result = self._result()
         if self._file is not None:
             self._file.finished()
@@ -217,7 +220,7 @@ class WeightPruning:
         for _ in range(HALVINGS):
             part = (low + high) / 2
             store.restore(snapshot)
-            self.pruners.thin(part)
+            self._thin(partial(self.pruners.thin, part))
             accuracy = self._score_or_nan()
             if self.goal.is_met(accuracy, self.baseline):
                 low, sparse, best = part, self.pruners.sparsity(), accuracy
@@ -225,8 +228,15 @@ class WeightPruning:
                 high = part
         store.restore(snapshot)
         if low:
-            self.pruners.thin(low)
+            self._thin(partial(self.pruners.thin, low))
         return sparse, best
+
+    def _thin(self, prune: Callable[[], None]) -> None:
+        """Set weights to zero; those that are left make up for more of them, where they can."""
+        before = self.pruners.zeros() if self._fitting is not None else 0
+        prune()
+        if self._fitting is not None and self.pruners.zeros() > before:
+            self._fitting(self.pruners, self.listener)
 
     def _remember(self) -> None:
         if self._evaluator is None or self.baseline is None:
@@ -283,7 +293,14 @@ class WeightPruning:
             self._file = training_file(
                 self.config, "pruning", [store], loader, self.listener.note, others
             )
+            if isinstance(self.backend, Fits) and _refits(self.config):
+                self._fitting = Fitting(self.backend, self.native, loader, self.notes.append)
         return self.backend.hooked_loop(plain(section), loader, self.hooks, self._file)
+
+
+def _refits(config: Config) -> bool:
+    section = None if config.pruning is None else config.pruning.approach.weight_compression
+    return section is not None and section.refit
 
 
 def trained_model(backend: Any, native: Any) -> Model:
