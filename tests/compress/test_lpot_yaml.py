@@ -8,7 +8,7 @@ import pytest
 
 from lpot.config import load
 from lpot.config.availability import unavailable
-from lpot.jobs.compress.weights import specs
+from lpot.jobs.compress.specs import idle, specs
 
 TRAIN = """\
   train:
@@ -153,3 +153,28 @@ def test_what_the_original_s_own_pages_show_is_read_and_what_has_no_effect_is_to
         True,
         True,
     ]
+
+
+@pytest.mark.parametrize("empty", ["", " ~", " {}"])
+def test_an_empty_weight_compression_has_all_its_defaults(empty: str, tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(
+        "model: {name: net, framework: pytorch}\n"
+        f"pruning:\n  approach:\n    weight_compression:{empty}\n"
+    )
+    (spec,) = specs(load(path))
+    assert (spec.kind, spec.schedule.target, spec.schedule.end) == ("basic_magnitude", 0.97, 4)
+
+
+def test_a_target_of_nothing_is_told_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "conf.yaml"
+    path.write_text(
+        "model: {name: net, framework: pytorch}\n"
+        "pruning:\n  approach:\n    weight_compression:\n      target_sparsity: 0\n"
+        "      pruners:\n        - !Pruner\n          names: [fc1]\n"
+        "        - !Pruner {names: [fc2], target_sparsity: 0.5}\n"
+        "        - !Pruner {names: [fc3], prune_type: pattern_lock}\n"
+    )
+    config = load(path)
+    (told,) = idle(config, specs(config))
+    assert "conf.yaml:8" in told and "sets no weight to zero" in told

@@ -22,7 +22,8 @@ from lpot.core.errors import (  # noqa: E402
     TrainingError,
     UnsupportedModel,
 )
-from lpot.experimental import Distillation, Pruning  # noqa: E402
+from lpot.data.draw import generator  # noqa: E402
+from lpot.experimental import Distillation, Pruning, common  # noqa: E402
 
 DRAW = np.random.default_rng(0)
 BATCHES = [(DRAW.normal(size=(8, 6)).astype(np.float32), DRAW.integers(0, 3, 8)) for _ in range(2)]
@@ -95,6 +96,50 @@ def test_data_in_any_form_are_read_in_every_epoch(loader: Any) -> None:
     data = TrainingData(loader)
     assert len(list(data)) == len(list(data)) == 2
     assert pruned(loader).result.sparsity.share == 0.5
+
+
+class Noted:
+    """A dataset that tells which samples were asked for, with a draw of its own for each."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.draws: list[float] = []
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> Any:
+        self.asked.append(index)
+        self.draws.append(float(generator().random()))
+        return BATCHES[0][0][index % 8], index % 3
+
+
+def test_each_epoch_has_another_order_and_other_random_transforms() -> None:
+    data = Noted()
+    pruned(common.DataLoader(data, batch_size=4, shuffle=True))
+    asked, draws = data.asked[-36:], data.draws[-36:]  # before, some were read to fit layers to
+    epochs = [tuple(asked[at : at + 12]) for at in (0, 12, 24)]
+    assert all(sorted(epoch) == list(range(12)) for epoch in epochs)
+    assert len(set(epochs)) == 3
+    assert len(set(draws)) == 36
+
+
+def test_samplers_of_torch_are_told_the_epoch() -> None:
+    class Sampler(torch.utils.data.Sampler):
+        def __init__(self) -> None:
+            self.epochs: list[int] = []
+
+        def set_epoch(self, epoch: int) -> None:
+            self.epochs.append(epoch)
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(range(12))
+
+    sampler = Sampler()
+    loader = TrainingData(torch.utils.data.DataLoader(Noted(), batch_size=4, sampler=sampler))
+    for _ in range(3):
+        assert len(list(loader)) == 3
+    assert sampler.epochs == [0, 1, 2]
 
 
 @pytest.mark.parametrize("loader", [[], (batch for batch in BATCHES)], ids=["none", "once"])
@@ -256,3 +301,50 @@ def test_the_mode_of_a_module_is_as_it_was(mode: bool) -> None:
     prune.model, prune.train_dataloader = module, BATCHES
     prune()
     assert module.training is mode
+
+
+def one_hot(labels: Any) -> Any:
+    return np.eye(3, dtype=np.float32)[labels]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [one_hot, lambda labels: labels[:, None], lambda labels: labels.astype(np.float32), list],
+    ids=["one hot", "a column", "floats", "a list"],
+)
+def test_labels_of_any_shape_give_the_same(change: Any) -> None:
+    plain = pruned(BATCHES).model
+    other = pruned([(inputs, change(labels)) for inputs, labels in BATCHES]).model
+    for one, two in zip(plain.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one, two)
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (np.arange(8), "the label 7, but the model gives 3 classes"),
+        (np.zeros(5, np.int64), r"labels of shape \[5\] for outputs of shape \[8, 3\]"),
+        (["cat"] * 8, "expected class numbers"),
+    ],
+)
+def test_labels_that_do_not_fit_are_told(labels: Any, said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        pruned([(BATCHES[0][0], labels)])
+
+
+def test_maps_have_a_class_for_each_place() -> None:
+    images = DRAW.normal(size=(4, 2, 5, 5)).astype(np.float32)
+    classes = DRAW.integers(0, 3, (4, 5, 5))
+    prune = Pruning(conf())
+    prune.model, prune.train_dataloader = nn.Conv2d(2, 3, 3, padding=1), [(images, classes)]
+    prune()
+    assert prune.result.sparsity.share == 0.5
+
+
+def test_every_hook_of_a_component_is_called() -> None:
+    prune, told = Pruning(conf()), []
+    for scope in ("pre_epoch_begin", "on_epoch_begin", "on_epoch_end", "post_epoch_end"):
+        prune.register_hook(scope, lambda *args, scope=scope: told.append(scope))
+    prune.model, prune.train_dataloader = net(), BATCHES
+    prune()
+    assert told == ["pre_epoch_begin", *["on_epoch_begin", "on_epoch_end"] * 3, "post_epoch_end"]

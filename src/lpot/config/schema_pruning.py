@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -99,6 +100,11 @@ class WeightCompression(Section):
     start_epoch: Natural = Field(default=0, description="First epoch.")
     end_epoch: Positive = Field(default=4, description="Last epoch.")
     frequency: Positive = Field(default=1, description="Epochs between steps.")
+    refit: Flag = Field(
+        default=True,
+        description="Whether the weights that are left are fitted to the outputs of the full "
+        "model's layers, whenever more became zero. PyTorch, with `pruning.train`.",
+    )
     pruners: tuple[Pruner, ...] = Field(
         default=(),
         description="A list of pruners.",
@@ -171,6 +177,14 @@ class PruningApproach(Section):
     structured: StructuredPruning | None = Field(
         default=None, description="Channels, heads and blocks of layers permanently removed."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_alone(cls, value: Any) -> Any:
+        """A way that is named and nothing else: all its defaults."""
+        if not isinstance(value, Mapping):
+            return value
+        return {key: {} if one is None else one for key, one in value.items()}
 
 
 class MagnitudePruner(Section):

@@ -84,7 +84,8 @@ class Backend(ABC, Generic[M]):
     best_name: str = "best_model"  # of the best model, file or folder, in a workspace
     repairs: Repairs = NONE  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
-    stores_halves: bool = False  # can weights be kept as float16 in files, and computed wider?
+    # What weights kept as float16 in files, and computed wider, do to speed; empty: there are none.
+    stores_halves: str = ""
 
     def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
         """The backend that serves an approach: itself, or one that does that alone.

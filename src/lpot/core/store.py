@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +49,15 @@ def save_observations(path: Path, observations: Mapping[int, Observations]) -> N
     arrays: dict[str, np.ndarray] = {}
     index = {str(size): _packed(arrays, str(size), item) for size, item in observations.items()}
     arrays["index"] = np.frombuffer(json.dumps(index).encode(), np.uint8)
+    write_arrays(path, arrays, packed=True)
+
+
+def write_arrays(path: Path, arrays: Arrays, packed: bool = False) -> None:
+    """One npz file, whole or not at all."""
     draft = beside(path)
     try:
         with draft.open("wb") as stream:
-            np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+            (np.savez_compressed if packed else np.savez)(stream, **arrays)  # type: ignore[arg-type]
             stream.flush()
             os.fsync(stream.fileno())
         for_owner(draft, 0o600)
@@ -89,16 +95,27 @@ def load_observations(path: Path) -> dict[int, Observations]:
             f"{path}: the calibration statistics are missing beside the history, so the trial "
             "can't be rebuilt: run the tuning again, its trials will be reused"
         )
+    remedy = "delete it and run the tuning again, its trials will be reused"
+    with _read(path, remedy) as arrays:
+        index = json.loads(arrays["index"].tobytes())
+        return {int(size): _unpacked(arrays, size, item) for size, item in index.items()}
+
+
+def read_arrays(path: Path, remedy: str) -> dict[str, np.ndarray]:
+    """What `write_arrays` wrote."""
+    with _read(path, remedy) as arrays:
+        return {name: arrays[name] for name in arrays.files}
+
+
+@contextlib.contextmanager
+def _read(path: Path, remedy: str) -> Iterator[Any]:
+    """Whatever is wrong with the file comes as one error, with what to do."""
     try:
         check_archive(path)
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-            index = json.loads(arrays["index"].tobytes())
-            return {int(size): _unpacked(arrays, size, item) for size, item in index.items()}
+            yield arrays
     except _DAMAGE as error:
-        raise HistoryError(
-            f"{path}: damaged ({error}): delete it and run the tuning again, its trials will be "
-            "reused"
-        ) from error
+        raise HistoryError(f"{path}: damaged ({error}): {remedy}") from error
 
 
 def _unpacked(arrays: Arrays, place: str, index: Mapping[str, Any]) -> Observations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import FunctionType
 from typing import Any
 
+from lpot.core.compress.resume import held
 from lpot.core.errors import ConfigError
 from lpot.jobs.component.benchmarker import Benchmarker
 from lpot.jobs.component.chain import Step, chain_report
@@ -54,7 +55,10 @@ class Scheduler:
     def __call__(self) -> Any:
         if not self.components:
             raise ConfigError("the scheduler has no component: append one before calling it")
-        model = self.model
+        with held():
+            return self._run(self.model)
+
+    def _run(self, model: Any) -> Any:
         self.steps = []
         for component in self.components:
             if model is not None:  # the first may have a model of its own

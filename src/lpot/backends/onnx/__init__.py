@@ -80,7 +80,7 @@ class OnnxBackend(Backend[OnnxModel]):
     """`approach` is fixed by the original's framework names (qlinearops, integerops)."""
 
     name = "onnx"
-    stores_halves = True
+    stores_halves = "makes nothing faster"
     best_name = "best_model.onnx"
     repairs = Repairs(bias_correction=True, weight_correction=True)  # those that a user may ask for
 

@@ -13,7 +13,7 @@ from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.advise import input_stats, useful_repairs
-from lpot.backends.tensorflow.build import Built, build_net, half_ops
+from lpot.backends.tensorflow.build import Built, build_net, narrows
 from lpot.backends.tensorflow.convert import without_fake_quant
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
@@ -30,6 +30,7 @@ from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.histogram import TensorStats
 from lpot.core.overflow import overflow_of
 from lpot.core.profile import OpTime
@@ -46,6 +47,9 @@ class TensorflowBackend(Backend[TensorflowModel]):
     name = "tensorflow"
     best_name = "best_model.pb"
     repairs = Repairs(bias_correction=True)  # those that a user may ask for
+    stores_halves = (
+        "makes nothing faster (weights over 10 MB are widened in each run, which takes time)"
+    )
     folds = True  # graph optimization has something to give without 16-bit floats
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:
@@ -70,16 +74,25 @@ class TensorflowBackend(Backend[TensorflowModel]):
         return KerasWeights(native)
 
     def hooked_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[Any], None]:
         """The loop that `pruning.train` describes, for a Keras model."""
-        return hooked_loop(section, loader, hooks)
+        return hooked_loop(section, loader, hooks, file=file)
 
     def distilling_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: Any, hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        teacher: Any,
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[Any], None]:
         """The loop that `distillation.train` describes, for Keras models."""
-        return hooked_loop(section, loader, hooks, teacher)
+        return hooked_loop(section, loader, hooks, teacher, file)
 
     def teaching_loss(self, options: Mapping[str, Any], teacher: Any) -> Any:
         """What a loop of the user's own is taught by."""
@@ -105,7 +118,7 @@ class TensorflowBackend(Backend[TensorflowModel]):
         self, model: TensorflowModel, recipe: Recipe, observations: Observations | None = None
     ) -> TensorflowModel:
         made = Built(model.net, {key: "fp32" for key in recipe.ops})
-        if recipe.low_ops or half_ops(recipe) or recipe.repairs:
+        if recipe.low_ops or narrows(recipe) or recipe.repairs:
             made = build_net(model.prepared, recipe, observations)
         built = TensorflowModel(
             self,

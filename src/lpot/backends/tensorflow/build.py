@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from lpot.backends.tensorflow.draft import Draft
 from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.liveness import check_writers
 from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
@@ -26,6 +27,7 @@ from lpot.backends.tensorflow.passes.merge_twins import merge_twins
 from lpot.backends.tensorflow.passes.quantize_conv import quantize_conv
 from lpot.backends.tensorflow.passes.quantize_follower import quantize_follower
 from lpot.backends.tensorflow.passes.quantize_matmul import quantize_matmul
+from lpot.backends.tensorflow.passes.store_halves import store_halves
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.repair import repair
@@ -55,15 +57,29 @@ def build_net(prepared: Prepared, recipe: Recipe, observations: Observations | N
         drawn = repaired.plan()
         net = write(prepared, drawn)
         became = {key: drawn.precision(key) for key in recipe.ops}
-    halves = [key for key in half_ops(recipe) if key.name in prepared.layers]
+    halves = _layers_of(prepared, recipe, "bf16")
     if halves:
-        net = cast_bfloat16(net, [prepared.layers[key.name] for key in halves])
-        became.update(dict.fromkeys(halves, "bf16"))
+        net = cast_bfloat16(net, halves)
+        became.update(dict.fromkeys((layer.key for layer in halves), "bf16"))
+    stored = _layers_of(prepared, recipe, "fp16")
+    if stored:
+        others = [layer for layer in prepared.layers.values() if layer not in stored]
+        net, done = store_halves(net, stored, others)
+        became.update(dict.fromkeys((layer.key for layer in stored if layer in done), "fp16"))
     return Built(net, became, None if drawn is None else (prepared, drawn))
 
 
-def half_ops(recipe: Recipe) -> list[OpKey]:
-    return [key for key, config in recipe.ops.items() if config.precision == "bf16"]
+def narrows(recipe: Recipe) -> bool:
+    """Are there floats of 16 bits in it?"""
+    return any(config.precision in ("bf16", "fp16") for config in recipe.ops.values())
+
+
+def _layers_of(prepared: Prepared, recipe: Recipe, precision: str) -> list[Layer]:
+    return [
+        prepared.layers[key.name]
+        for key, config in recipe.ops.items()
+        if config.precision == precision and key.name in prepared.layers
+    ]
 
 
 def write(prepared: Prepared, drawn: Plan) -> Net:

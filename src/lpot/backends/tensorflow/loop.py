@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.prune import handed_out
+from lpot.backends.tensorflow.resume import KerasTraining
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs, split
+from lpot.core.compress.labels import fitted
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
     CRITERIONS,
@@ -27,9 +30,13 @@ TEACHES = "KnowledgeDistillationLoss"
 
 
 def hooked_loop(
-    section: Mapping[str, Any], loader: Iterable[Any], hooks: Any, teacher: Any = None
+    section: Mapping[str, Any],
+    loader: Iterable[Any],
+    hooks: Any,
+    teacher: Any = None,
+    file: TrainingFile | None = None,
 ) -> Callable[[Any], None]:
-    """Batch by batch, with the original's hooks around them.
+    """Batch by batch, with the original's hooks around them; `file` keeps the training.
 
     Where the loss knows a teacher and none is given, that is the model as it was before.
     """
@@ -48,7 +55,11 @@ def hooked_loop(
         if loss == TEACHES:
             criterion.teacher_model = copied(model) if teacher is None else teacher
         rate = float(optimizer.learning_rate)
-        for epoch in tracked(range(section.get("start_epoch", 0), section["end_epoch"])):
+        training = KerasTraining(model, optimizer)
+        first = section.get("start_epoch", 0)
+        first = first if file is None else file.begin(first, training)
+        hooks.pre_epoch_begin()
+        for epoch in tracked(range(first, section["end_epoch"])):
             hooks.on_epoch_begin(epoch)
             for number, raw in enumerate(islice(loader, section.get("iteration"))):
                 hooks.on_batch_begin(number)
@@ -62,6 +73,9 @@ def hooked_loop(
                 optimizer.apply_gradients(pairs)
                 hooks.on_batch_end()
             hooks.on_epoch_end()
+            if file is not None:
+                file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
+        hooks.post_epoch_end()
 
     return train
 
@@ -81,13 +95,15 @@ def _made(name: str, kind: Any, given: Mapping[str, Any], what: str) -> Any:
 def _gradients(model: Any, criterion: Any, raw: Any) -> tuple[float, dict[int, Any]]:
     """The loss of one batch, and its gradients by variable."""
     batch = split(raw, None)
-    labels = None if batch.labels is None else np.asarray(batch.labels).reshape(-1)
+    labels = batch.labels
     if isinstance(criterion, KnowledgeDistillationLoss):
         criterion.teacher_model_forward(called(criterion.teacher_model, batch.inputs, False))
     elif labels is None:
         raise DataError("the training data has no labels: it must yield (inputs, labels)")
     with tf.GradientTape() as tape:
         output = called(model, batch.inputs, True)
+        if not isinstance(criterion, KnowledgeDistillationLoss):  # which may need none
+            labels = fitted(labels, output.shape, -1)
         loss = tf.reduce_mean(criterion(labels, output))
     variables = model.trainable_variables
     found = tape.gradient(loss, variables)
@@ -133,7 +149,11 @@ class CrossEntropyLoss:
         self.reduction = reduction
 
     def __call__(self, labels: Any, output: Any) -> Any:
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, _scores(output))
+        labels = fitted(labels, output.shape, -1)
+        if labels.dtype.kind == "f":
+            losses = tf.nn.softmax_cross_entropy_with_logits(labels, _scores(output))
+        else:
+            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, _scores(output))
         return tf.reduce_sum(losses) if self.reduction == "sum" else tf.reduce_mean(losses)
 
 

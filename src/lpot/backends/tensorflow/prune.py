@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from lpot.backends.tensorflow.resume import plain
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.errors import UnsupportedModel, a_kind
 
@@ -41,6 +42,9 @@ class KerasWeights:
     def others(self) -> list[str]:
         return [*self._layers, *self._known]
 
+    def computed(self) -> list[str]:
+        return []
+
     def read(self, name: str) -> np.ndarray:
         return np.asarray(self._known[name].numpy(), np.float32)
 
@@ -71,6 +75,12 @@ class KerasWeights:
 
     def restore(self, snapshot: Any) -> None:
         self.model.set_weights(snapshot)
+
+    def packed(self, snapshot: Any) -> dict[str, np.ndarray]:
+        return {str(number): plain(value) for number, value in enumerate(snapshot)}
+
+    def unpacked(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        return [arrays[str(number)] for number in range(len(arrays))]
 
 
 @contextmanager

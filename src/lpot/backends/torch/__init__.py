@@ -17,16 +17,19 @@ from lpot.backends.torch.build import build
 from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.convert import without_fake_quant
 from lpot.backends.torch.curvature import curvature
+from lpot.backends.torch.dtypes import copied
+from lpot.backends.torch.exported import is_exported
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.kernels.codes import has_codes
-from lpot.backends.torch.load import in_float, load_module, refuse_script, unwrapped
+from lpot.backends.torch.load import check_plain, in_float, load_module, refuse_script, unwrapped
 from lpot.backends.torch.loop import teaching_loss, training_loop
 from lpot.backends.torch.model import TorchModel, handle_of
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.observe import observe
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.profile import profile
+from lpot.backends.torch.prune.fit_kept import fit_kept
 from lpot.backends.torch.prune.store import ModuleWeights
 from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
@@ -49,6 +52,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     """Modules are replaced one by one; where the flow can be read, int8 is kept between them."""
 
     name = "pytorch"
+    stores_halves = "makes nothing faster"
     best_name = "checkpoint"  # the folder's name in a workspace, as the original has it
 
     def __init__(self) -> None:
@@ -157,8 +161,23 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         )
 
     def weight_store(self, native: nn.Module) -> ModuleWeights:
+        if is_exported(native):
+            raise UnsupportedModel(
+                "a program of torch.export can't be trained: give the nn.Module it was made from"
+            )
         refuse_script(native)
-        return super().weight_store(native)
+        inner = unwrapped(native)
+        if isinstance(inner, nn.Module):
+            check_plain(inner)
+            inside = {id(part): name for name, part in native.named_modules()}
+            return ModuleWeights(inner, f"{inside[id(inner)]}." if inner is not native else "")
+        return ModuleWeights(native)
+
+    def fitter(self, native: nn.Module) -> Callable[[Mapping[str, Any], Sequence[Inputs]], Any]:
+        """Fits the weights that pruners keep to what the module gave when this was called."""
+        root = self.weight_store(native).root
+        original = copied(root).eval()
+        return lambda keep, batches: fit_kept(root, original, keep, batches)
 
     def teaching_loss(self, options: Mapping[str, Any], teacher: Any) -> Any:
         """What a loop of the user's own is taught by."""

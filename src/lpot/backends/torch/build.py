@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from lpot.backends.torch import halves
 from lpot.backends.torch.kernels import Affine, candidates
 from lpot.backends.torch.kernels.choose import choose_dynamic
 from lpot.backends.torch.kinds import Layer
@@ -113,9 +114,7 @@ class _Builder:
 
     def _module(self, layer: Layer, config: OpConfig) -> nn.Module | None:
         if config.is_float:
-            if config.activation.dtype == "bf16":
-                return HalfModule(self.prepared.names[layer.name], torch.bfloat16)
-            return None
+            return self._narrow(layer, config.precision)
         if config.weight is None:
             raise UnsupportedOp(
                 layer.name, f"a {config.mode} config without a weight can't be built"
@@ -130,6 +129,18 @@ class _Builder:
         if key not in known:
             known[key] = self._make(layer, config.weight, norm, settings)
         return known[key]
+
+    def _narrow(self, layer: Layer, precision: str) -> nn.Module | None:
+        """In floats of 16 bits: computed with, or only stored."""
+        original = self.prepared.names[layer.name]
+        if precision == "bf16":
+            return HalfModule(original, torch.bfloat16)
+        made = None
+        if precision == halves.WORD:
+            made = halves.rounded(original, self.prepared.halves)
+            if made is None:
+                self.skipped[layer.key] = halves.BEYOND
+        return made
 
     def _settings(self, layer: Layer, config: OpConfig) -> Settings | None:
         reason = self.ranges.why_never(layer.name) if self.ranges is not None else ""

@@ -11,6 +11,7 @@ from torch import fx, nn
 
 from lpot.backends.torch.build import build
 from lpot.backends.torch.dtypes import FLOAT32, copied, dtype_of, private
+from lpot.backends.torch.halves import names_stored
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.codes import has_codes
 from lpot.backends.torch.kinds import Layer
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
 
 FORMAT = 1
+NARROW = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,6 +47,7 @@ def describe(model: TorchModel) -> Described:
     tensors: dict[str, torch.Tensor] = {}
     aliases: dict[str, str] = {}
     known: dict[tuple[Any, ...], str] = {}
+    halves = names_stored(model.native, model.recipe, model.skipped)
     for name, tensor in sorted(saved_state(model.native).items()):
         key = (tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), tensor.dtype)
         if tensor.numel() and key in known:
@@ -52,7 +55,8 @@ def describe(model: TorchModel) -> Described:
             continue
         known[key] = name
         # A copy: views of one memory (tied or sliced weights) can't lie in a file as they are.
-        tensors[name] = tensor.detach().contiguous().clone()
+        kept = tensor.detach().half() if name in halves else tensor.detach().clone()
+        tensors[name] = kept.contiguous()
     kind = type(model.native)
     facts: dict[str, Any] = {
         "format": FORMAT,
@@ -119,6 +123,7 @@ def rebuild(
         model.shape = shape
         return model
     trial = build(prepared, recipe, ranges)
+    _give_narrow(trial.module, tensors)
     model = TorchModel(
         backend,
         trial.module,
@@ -147,8 +152,10 @@ def _fill(
 ) -> None:
     """Float tensors into the architecture; int8 ops and folded batch norms have none."""
     inside = tuple(f"{name}." if name else "" for name in _all_names(root, facts))
+    wide = {name for name, tensor in tensors.items() if tensor.dtype not in NARROW}
     with torch.no_grad():
-        for name, target in state(root).items():
+        # Of a weight that is shared, the copy that was not rounded counts.
+        for name, target in sorted(state(root).items(), key=lambda item: item[0] in wide):
             given = tensors.get(name)
             if given is None:
                 if inside and name.startswith(inside):
@@ -163,6 +170,18 @@ def _fill(
                     f"has {list(target.shape)}: it was saved from another architecture"
                 )
             target.copy_(given)
+
+
+def _give_narrow(native: nn.Module, tensors: Mapping[str, torch.Tensor]) -> None:
+    """What was rounded to 16 bits, where rounding the architecture's copy gives something else: a
+    weight that is shared may have been rounded in two ways."""
+    with torch.no_grad():
+        for name, target in saved_state(native).items():
+            given = tensors.get(name)
+            if given is None or given.dtype not in NARROW:
+                continue
+            if not torch.equal(given.to(target.dtype), target):
+                target.copy_(given)
 
 
 def _all_names(root: nn.Module, facts: Mapping[str, Any]) -> list[str]:

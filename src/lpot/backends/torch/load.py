@@ -56,7 +56,7 @@ def load_module(source: Any) -> Prepared:
     """Checked, copied, float32, in eval mode. The user's own module stays as it is."""
     if isinstance(source, str | os.PathLike):
         loaded = load_folder(Path(source))
-        _check_plain(loaded)
+        check_plain(loaded)
         return Prepared(private(loaded))
     module = _unwrap(source)
     _check(module)
@@ -78,7 +78,7 @@ def _unwrap(source: Any) -> nn.Module:
         )
     module: nn.Module = in_float(unwrapped(source))
     refuse_script(module)
-    _check_plain(module)
+    check_plain(module)
     return module
 
 
@@ -113,7 +113,7 @@ def in_float(module: nn.Module) -> nn.Module:
     return without_fake_quant(module)
 
 
-def _check_plain(module: nn.Module) -> None:
+def check_plain(module: nn.Module) -> None:
     """Refuse what is already quantized, by whatever tool."""
     for name, part in module.named_modules():
         home = type(part).__module__
@@ -139,6 +139,11 @@ def _check(module: nn.Module) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers()):
         if isinstance(tensor, nn.parameter.UninitializedTensorMixin):
             raise UnsupportedModel(f"{name!r} has no shape yet: run the model on one batch first")
+        if tensor.device.type == "meta":
+            raise UnsupportedModel(
+                f"{name!r} has no values (it is on the device 'meta'): load the weights first, by "
+                "model.to_empty(device='cpu') and model.load_state_dict(...)"
+            )
         if tensor.device.type != "cpu":
             raise UnsupportedModel(
                 f"{name!r} is on the device {str(tensor.device)!r}: INT8 runs on the CPU, "

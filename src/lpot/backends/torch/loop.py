@@ -9,10 +9,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from lpot.backends.torch.data import arguments, tensors, to_tensor
+from lpot.backends.torch.resume import TorchTraining
 from lpot.backends.torch.training_precision import TrainingPrecision
-from lpot.core.batch import split
+from lpot.core.batch import Inputs, split
+from lpot.core.compress.labels import fitted
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.schedule import learning_rate_factor
 from lpot.core.compress.trainers import (
     CRITERIONS,
@@ -23,7 +27,7 @@ from lpot.core.compress.trainers import (
     check_learns,
     check_loss,
 )
-from lpot.core.errors import ConfigError, DataError
+from lpot.core.errors import ConfigError, DataError, TrainingError
 from lpot.core.progress import tracked
 
 Loss = Callable[[nn.Module, Any], torch.Tensor]  # of a module on a raw batch
@@ -31,24 +35,32 @@ LEARNS = "model.requires_grad_(True)"
 
 
 def training_loop(
-    section: Mapping[str, Any], loader: Iterable[Any], hooks: Any = None, loss: Loss | None = None
+    section: Mapping[str, Any],
+    loader: Iterable[Any],
+    hooks: Any = None,
+    loss: Loss | None = None,
+    file: TrainingFile | None = None,
 ) -> Callable[[nn.Module], None]:
     """`section` has optimizer, criterion, start_epoch, end_epoch and iteration.
 
     `hooks` are those of the original's components: on_epoch_begin(epoch) … on_epoch_end().
+    `file` keeps the training from epoch to epoch.
     """
     wanted = loss or label_loss(section)
     factor = learning_rate_factor(section, loader)
-    epochs: Sequence[int] = range(section.get("start_epoch", 0), section["end_epoch"])
 
     def train(module: nn.Module) -> None:
-        check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
+        _check_trainable(module)
         optimizer = _made(
             OPTIMIZERS, section["optimizer"], torch.optim.Optimizer, module.parameters()
         )
         rates = [group.get("lr", 0.0) for group in optimizer.param_groups]
         mode = module.training
-        for epoch in tracked(epochs):
+        training = TorchTraining(module, optimizer)
+        first = section.get("start_epoch", 0)
+        first = first if file is None else file.begin(first, training)
+        _tell(hooks, "pre_epoch_begin")
+        for epoch in tracked(range(first, section["end_epoch"])):
             module.train()
             _tell(hooks, "on_epoch_begin", epoch)
             for number, raw in enumerate(itertools.islice(loader, section.get("iteration"))):
@@ -63,9 +75,34 @@ def training_loop(
                 optimizer.step()
                 _tell(hooks, "on_batch_end")
             _tell(hooks, "on_epoch_end")
+            if file is not None:
+                file.ended(epoch, training, last=epoch + 1 == section["end_epoch"])
+        _tell(hooks, "post_epoch_end")
         module.train(mode)
 
     return train
+
+
+def fed(module: nn.Module, inputs: Inputs) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments for a call, floats in the type of the module's weights, where they have one."""
+    given = arguments(module, inputs)
+    kinds = {each.dtype for each in module.parameters() if each.is_floating_point()}
+    if len(kinds) != 1 or kinds == {torch.float32}:
+        return given
+    (kind,) = kinds
+    cast: tuple[tuple[Any, ...], dict[str, Any]] = pytree.tree_map_only(
+        torch.Tensor, lambda value: value.to(kind) if value.is_floating_point() else value, given
+    )
+    return cast
+
+
+def _check_trainable(module: nn.Module) -> None:
+    check_learns(any(each.requires_grad for each in module.parameters()), LEARNS)
+    if any(each.dtype == torch.float16 for each in module.parameters()):
+        raise TrainingError(
+            "the model is in float16, in which small steps are lost: call model.float() before it "
+            "is trained, and model.half() after"
+        )
 
 
 def _set_rates(optimizer: torch.optim.Optimizer, rates: Sequence[float], factor: float) -> None:
@@ -96,15 +133,18 @@ def label_loss(section: Mapping[str, Any]) -> Loss:
         batch = split(raw, None)
         if batch.labels is None:
             raise DataError("the training data has no labels: it must yield (inputs, labels)")
-        positional, named = arguments(module, batch.inputs)
+        positional, named = fed(module, batch.inputs)
         output = next(tensors(module(*positional, **named)))
-        return _against_labels(criterion, output, batch.labels)
+        return _against_labels(criterion, output.float(), batch.labels)
 
     return loss
 
 
 def _against_labels(criterion: nn.Module, output: torch.Tensor, labels: Any) -> torch.Tensor:
-    found: torch.Tensor = criterion(output, to_tensor(labels).long().reshape(-1))
+    values = to_tensor(labels)
+    values = values.numpy() if isinstance(values, torch.Tensor) else values
+    target = torch.from_numpy(fitted(values, output.shape, 1 if output.dim() > 1 else 0))
+    found: torch.Tensor = criterion(output, target)
     return found.mean()  # reduction: none leaves one for each sample
 
 
@@ -188,9 +228,10 @@ def taught_loss(teacher: nn.Module, options: Mapping[str, Any]) -> Loss:
         nonlocal precision
         precision = precision or TrainingPrecision(module, criterion.teacher_model)
         batch = split(raw, None)
-        positional, named = arguments(module, batch.inputs)
+        positional, named = fed(module, batch.inputs)
         with precision(batch.inputs):
             output = next(tensors(module(*positional, **named)))
+            positional, named = fed(criterion.teacher_model, batch.inputs)
             criterion.teacher_model_forward(*positional, **named)
         found: torch.Tensor = criterion(output.float(), batch.labels)
         return found

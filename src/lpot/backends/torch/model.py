@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import Example, required_names, sketch
+from lpot.backends.torch.halves import names_stored
 from lpot.backends.torch.hub import CONFIG, adopt
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.base import refuse_strangers
@@ -120,9 +121,12 @@ class TorchModel(Model):
 
     @property
     def nbytes(self) -> int:
+        """As it is saved."""
+        halves = names_stored(self._native, self.recipe, self.skipped)
         seen: dict[int, int] = {}
-        for tensor in state(self._native).values():
-            seen[tensor.data_ptr()] = tensor.numel() * tensor.element_size()
+        for name, tensor in state(self._native).items():
+            size = 2 if name in halves else tensor.element_size()
+            seen[tensor.data_ptr()] = tensor.numel() * size
         return sum(seen.values())
 
     @cached_property

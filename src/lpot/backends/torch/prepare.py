@@ -53,6 +53,7 @@ class Prepared:
         self.rounding = rounding
         self.layers, self.others = find(pristine)
         self.modules: dict[tuple[object, ...], LowModule] = {}  # what `build` made, by settings
+        self.halves: dict[int, nn.Parameter] = {}  # with float16's values, by the original's id
         self._given = given
         self._gaps: dict[str, nn.Module] = {}
         self._scaled: dict[tuple[str, bytes], nn.Module] = {}

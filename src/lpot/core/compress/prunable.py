@@ -11,8 +11,10 @@ import numpy as np
 
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Group, Left
-from lpot.core.compress.pruners import WeightStore
+from lpot.core.compress.masks import Mask
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
+from lpot.core.compress.weight_store import WeightStore
 from lpot.core.model import Model
 from lpot.core.observations import Observations
 
@@ -85,7 +87,11 @@ class Sparsifiable(Protocol):
         ...
 
     def hooked_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[Any], None]:
         """The loop that a `train` section describes, which calls the hooks."""
         ...
@@ -96,11 +102,26 @@ class Sparsifiable(Protocol):
 
 
 @runtime_checkable
+class Fits(Protocol):
+    """Can fit the weights that pruners keep to what the model gave before."""
+
+    def fitter(self, native: Any) -> Callable[[Mapping[str, Mask], Sequence[Inputs]], Any]:
+        """For this model, as it is now: a function of what is kept and of batches, which changes it
+        in place."""
+        ...
+
+
+@runtime_checkable
 class Teaches(Protocol):
     """Can train a student after a teacher."""
 
     def distilling_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: Any, hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        teacher: Any,
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[Any], None]:
         """The loop that `distillation.train` describes."""
         ...

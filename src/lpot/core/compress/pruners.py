@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import numbers
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from lpot.core.compress import masks
 from lpot.core.compress.masks import Array, Mask
+from lpot.core.compress.resume import Kept
 from lpot.core.compress.schedule import Schedule
 from lpot.core.compress.sparsity import Sparsity, count_zeros
+from lpot.core.compress.weight_store import WeightStore, chosen
 from lpot.core.errors import ConfigError, did_you_mean
 
 PARAMETERS = ("pattern", "stride", "transpose", "target", "alpha")
@@ -22,49 +23,6 @@ WITHOUT_EFFECT = ("importance_inputs", "importance_metric", "index", "normalize"
 FAR = 0.05  # below the target: such a layer is told
 WHOLE = 1 << 30  # rows or columns: all of them
 NEED_GRADIENTS = ("gradient_sensitivity", "group_lasso")
-
-
-class WeightStore(Protocol):
-    """The weights of a model that is being trained, by name."""
-
-    def names(self) -> Sequence[str]:
-        """Those that are pruned unless told otherwise: of convolutions, linears and the like."""
-        ...
-
-    def further(self) -> Mapping[str, str]:
-        """What is pruned only by its full name, and the weight that it stands for: lookup tables,
-        matrices of the user's own, and other names of a weight that is shared."""
-        ...
-
-    def others(self) -> Sequence[str]:
-        """Everything else that has a name: layers without weights, biases, norms."""
-        ...
-
-    def read(self, name: str) -> Array: ...
-
-    def mask(self, name: str, keep: Mask) -> None:
-        """Set to zero, in place, what is not kept."""
-        ...
-
-    def watch(self, names: Iterable[str]) -> None:
-        """Remember the last gradients of these: a loop may clear them before the batch ends."""
-        ...
-
-    def release(self) -> None:
-        """Watch no more."""
-        ...
-
-    def gradient(self, name: str) -> Array | None:
-        """None where there is none, or none can be told."""
-        ...
-
-    def pull(self, name: str, amount: Array) -> None:
-        """Add to the gradient."""
-        ...
-
-    def snapshot(self) -> Any: ...
-
-    def restore(self, snapshot: Any) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -152,11 +110,11 @@ class Pruner:
     def __init__(self, spec: PrunerSpec, store: WeightStore) -> None:
         self.spec = spec
         self.store = store
-        self.names, self.biases = chosen(spec, store)
+        self.names, self.biases = chosen(store, spec.names, spec.where)
         if spec.kind in NEED_GRADIENTS:
             store.watch(self.names)
         self.keep: dict[str, Mask] = {}
-        self._scores: dict[str, Array] = {}
+        self.scores: dict[str, Array] = {}
         self._is_told = False  # of the gradients of this batch
         self._lacks = spec.kind in NEED_GRADIENTS  # no gradient was seen so far
         if spec.kind == "pattern_lock":  # the zeros of the model as it comes
@@ -176,7 +134,7 @@ class Pruner:
             weight = self.store.read(name)
             if self.spec.kind == "gradient_sensitivity":
                 found = np.abs(weight * gradient)
-                self._scores[name] = self._scores.get(name, np.zeros_like(found)) + found
+                self.scores[name] = self.scores.get(name, np.zeros_like(found)) + found
             else:
                 tile = self.spec.tile_of(weight)
                 self.store.pull(name, masks.lasso_step(weight, self.spec.strength, tile))
@@ -203,6 +161,10 @@ class Pruner:
         """What is zero stays zero."""
         for name, keep in self.keep.items():
             self.store.mask(name, keep)
+
+    def go_on(self, scores: Mapping[str, Array]) -> None:
+        """Behind epochs in which these were gathered."""
+        self.scores, self._lacks = dict(scores), False
 
     def thin(self, part: float) -> None:
         """So much of the way from the zeros that are there to the target."""
@@ -238,7 +200,7 @@ class Pruner:
             if self.spec.kind == "pattern_lock":
                 keep = self.keep.get(name, masks.locked(weight))
             else:
-                scores = self._scores.get(name, np.abs(weight))
+                scores = self.scores.get(name, np.abs(weight))
                 # What is zero stays zero: the lowest score there is.
                 scores = np.where(weight == 0, -1.0, scores)
                 keep = masks.lowest(scores, share_of(weight), self.spec.tile_of(weight))
@@ -247,53 +209,6 @@ class Pruner:
                 # An output that nothing is left of gives nothing at all.
                 self.keep[self.biases[name]] = np.any(masks.as_matrix(keep), axis=1)
         self.hold()
-
-
-def chosen(spec: PrunerSpec, store: WeightStore) -> tuple[tuple[str, ...], dict[str, str]]:
-    """The weights that a pruner is about, and biases that go with them.
-
-    A layer, or a part of the model, stands for its own weights, and `*` for any one part of a name.
-    """
-    known, further, others = list(store.names()), store.further(), list(store.others())
-    if not known and not spec.names:
-        raise ConfigError("the model has no convolution or linear layer to prune")
-    found: list[str] = []
-    biases: list[str] = []
-    for name in spec.names:
-        inside = _matching(name, known) or [further[each] for each in _matching(name, further)]
-        added = _matching(name, others) if name.rpartition(".")[2] == "bias" else []
-        if not inside and not added:
-            raise ConfigError(_unknown(name, known, others), "names", spec.where)
-        found += inside
-        biases += added
-    weights = tuple(dict.fromkeys(found if spec.names else known))
-    pairs = {name: f"{name.rpartition('.')[0]}.bias" for name in weights}
-    alone = [name for name in biases if name not in pairs.values()]
-    if alone:
-        raise ConfigError(
-            f"given {alone[0]!r}: a bias goes with the outputs of its weight, so name that, too",
-            "names",
-            spec.where,
-        )
-    return weights, {name: bias for name, bias in pairs.items() if bias in biases}
-
-
-def _matching(name: str, known: Iterable[str]) -> list[str]:
-    """Those that a name stands for.
-
-    >>> _matching("layer.*.fc", ["layer.0.fc.weight", "layer.0.attention.fc.weight"])
-    ['layer.0.fc.weight']
-    """
-    pattern = re.compile(re.escape(name).replace(r"\*", "[^.]*") + r"(\..*)?")
-    return [each for each in known if pattern.fullmatch(each)]
-
-
-def _unknown(name: str, known: Sequence[str], others: Sequence[str]) -> str:
-    accepted = f"expected weights such as {', '.join(known[:3])}" if known else "it has none"
-    if name in others:
-        return f"given {name!r}, which has no weights to prune; {accepted}"
-    near = did_you_mean(name, known)
-    return f"given {name!r}, which is not a weight of this model{near}; {accepted}"
 
 
 class Pruners:
@@ -349,9 +264,40 @@ class Pruners:
             f"{100 * last.target:g} % were set after it, without any training"
         )
 
+    @property
+    def masks(self) -> dict[str, masks.Mask]:
+        """What is kept of each weight, and of biases that go with them."""
+        return {name: keep for each in self.pruners for name, keep in each.keep.items()}
+
+    def zeros(self) -> int:
+        """How many weights of those to be pruned are zero."""
+        names = dict.fromkeys(name for pruner in self.pruners for name in pruner.names)
+        weights = map(self.store.read, names)
+        return sum(int(weight.size - np.count_nonzero(weight)) for weight in weights)
+
+    def kept(self) -> Kept:
+        """Masks are made of the weights again, in each epoch."""
+        scores = {
+            f"{number}/{name}": score
+            for number, pruner in enumerate(self.pruners)
+            for name, score in pruner.scores.items()
+        }
+        return Kept(scores, {"epoch": self.epoch})
+
+    def take(self, kept: Kept) -> None:
+        self.epoch, self.called = kept.facts["epoch"], True
+        for number, pruner in enumerate(self.pruners):
+            start = f"{number}/"
+            own = {name: one for name, one in kept.arrays.items() if name.startswith(start)}
+            pruner.go_on({name.removeprefix(start): one for name, one in own.items()})
+
     def thin(self, part: float) -> None:
         for pruner in self.pruners:
             pruner.thin(part)
+
+    def hold(self) -> None:
+        for pruner in self.pruners:
+            pruner.hold()
 
     def finish(self) -> None:
         for pruner in self.pruners:

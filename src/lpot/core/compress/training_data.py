@@ -12,7 +12,8 @@ EXPECTED = "expected something to iterate over that yields (inputs, labels), in 
 
 
 class TrainingData:
-    """Batches from the beginning each time it is iterated over.
+    """Batches from the beginning each time it is iterated over, in another order where the loader
+    shuffles, and with other random transforms.
 
     A function that makes loaders is called for each epoch, and one with `reset()` is reset.
 
@@ -36,10 +37,20 @@ class TrainingData:
             raise DataError(f"{name} is {a_kind(given)}: {EXPECTED}")
         self._given, self._name = given, name
         self._gave = False
+        self._epoch = 0
+
+    def set_epoch(self, epoch: int) -> None:
+        """Where a training goes on that was stopped."""
+        self._epoch = epoch
 
     def __iter__(self) -> Iterator[Any]:
         given = self._given
-        source = given if is_loader(given) and not isinstance(given, type) else given()
+        source = given if is_loader(given) and not isinstance(given, type) else self._made()
+        for one in (source, getattr(source, "sampler", None)):
+            set_epoch = getattr(one, "set_epoch", None)
+            if callable(set_epoch):
+                set_epoch(self._epoch)
+        self._epoch += 1
         reset = getattr(source, "reset", None)
         if callable(reset) and takes_nothing(reset):
             reset()
@@ -52,6 +63,13 @@ class TrainingData:
         if empty:
             again = " when it was read again: let __iter__ start from the beginning"
             raise DataError(f"{self._name} yields no batches{again if self._gave else ''}")
+
+    def _made(self) -> Any:
+        """What the user's function or class gives."""
+        found = self._given()
+        if not is_loader(found) or isinstance(found, str | bytes | Mapping):
+            raise DataError(f"{self._name}() gave {a_kind(found)}: {EXPECTED}")
+        return found
 
     def __len__(self) -> int:
         found = length_of(self._given)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from lpot.config.rules import goal as goal_of
 from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Sparsifiable, Teaches
 from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.sparsity import Sparsity
 from lpot.core.errors import ConfigError, LpotError, TrainingError, a_kind
 from lpot.core.evaluate import Evaluator
@@ -20,7 +22,8 @@ from lpot.core.tune import guarded
 from lpot.jobs.component.records import as_loader, as_native, terminal
 from lpot.jobs.component.teaching import Teaching
 from lpot.jobs.compress.returned import digest, other_model, take_over
-from lpot.jobs.compress.weights import trained_model, training_data
+from lpot.jobs.compress.training import training_data, training_file
+from lpot.jobs.compress.weights import trained_model
 from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
@@ -44,6 +47,7 @@ class Distiller(Teaching):
         self.met: bool | None = None
         self.sparsity: Sparsity | None = None
         self._zeros: Pruners | None = None
+        self._file: TrainingFile | None = None  # of the yaml's loop
         self.listener: Listener = terminal()
 
     def run(
@@ -62,8 +66,9 @@ class Distiller(Teaching):
         for told in unavailable(self.config):
             self.listener.note(told)
         backend = get_backend(self.config.model.framework or detect(native))
+        self._file = None
         if loop is None:
-            loop = self._loop_of_yaml(backend, self._teacher, train)
+            loop = self._loop_of_yaml(backend, native, self._teacher, train)
             who = "the training"
         else:
             who = "train_func"
@@ -86,6 +91,8 @@ class Distiller(Teaching):
                     self.accuracy = self._score(evaluator, backend, made, STUDENT)
         finally:
             self.listener.close()
+        if self._file is not None:
+            self._file.finished()
         if self.accuracy is not None and self.teacher_accuracy is not None:
             self.met = goal_of(self.config).is_met(self.accuracy, self.teacher_accuracy)
             made.met = self.met
@@ -128,7 +135,9 @@ class Distiller(Teaching):
             self._zeros.on_batch_end()
         super().on_batch_end()
 
-    def _loop_of_yaml(self, backend: Any, teacher: Any, train: Any) -> Callable[[Any], Any]:
+    def _loop_of_yaml(
+        self, backend: Any, native: Any, teacher: Any, train: Any
+    ) -> Callable[[Any], Any]:
         section = None if self.config.distillation is None else self.config.distillation.train
         if not isinstance(backend, Teaches):
             raise ConfigError(
@@ -147,12 +156,25 @@ class Distiller(Teaching):
                 CRITERION,
                 self.config.where(CRITERION),
             )
-        return backend.distilling_loop(told, loader, teacher, self)
+        if isinstance(backend, Sparsifiable):
+            stores = [backend.weight_store(native)]
+            with contextlib.suppress(LpotError):  # a teacher may be in INT8
+                stores.append(backend.weight_store(teacher))
+            self._file = training_file(
+                self.config, "distillation", stores, loader, self.listener.note
+            )
+        return backend.distilling_loop(told, loader, teacher, self, self._file)
 
 
 def _check(student: Any, teacher: Any, loop: Any) -> None:
-    if student is None or (teacher is None and loop is None):
-        raise ConfigError("set both `student_model` and `teacher_model`", "student_model")
+    lacking = [("student_model", student)] + [("teacher_model", teacher)] * (loop is None)
+    for name, given in lacking:
+        if given is None:
+            raise ConfigError(
+                "none was given: set both `student_model`, which is trained, and `teacher_model`, "
+                "which it learns from",
+                name,
+            )
     if student is teacher:
         raise ConfigError(
             "student_model and teacher_model are the same object: give a copy of it as the teacher "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from lpot.core.compress.pruners import WeightStore
+from lpot.core.compress.weight_store import WeightStore
 from lpot.core.errors import LpotError, TrainingError
 from lpot.jobs.component.records import as_native
 

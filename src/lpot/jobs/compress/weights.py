@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,28 +14,29 @@ from lpot.backends import detect, get_backend
 from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.config.schema import Config
-from lpot.config.schema_pruning import Pruner as PrunerSection
-from lpot.config.schema_pruning import Pruning, WeightCompression
 from lpot.core.blame import raised as blame
-from lpot.core.compress.prunable import Sparsifiable
-from lpot.core.compress.pruners import Pruners, PrunerSpec
-from lpot.core.compress.schedule import Schedule
+from lpot.core.compress.prunable import Fits, Sparsifiable
+from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.sparsity import NO_GAIN, Sparsity
-from lpot.core.compress.training_data import TrainingData
+from lpot.core.compress.weight_store import COMPUTED
 from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError, a_kind
 from lpot.core.evaluate import Evaluator
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
+from lpot.jobs.compress.best import Best
+from lpot.jobs.compress.fitting import Fitting
 from lpot.jobs.compress.returned import other_model, take_over
-from lpot.jobs.tune.evaluation import make_evaluator, plain, yaml_loader
+from lpot.jobs.compress.specs import PLACE, idle, specs
+from lpot.jobs.compress.training import training_data, training_file
+from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
-from lpot.jobs.tune.trainers import check_trainers, located
+from lpot.jobs.tune.trainers import located
 
 logger = logging.getLogger(__name__)
 
-PLACE = "pruning.approach.weight_compression"
 HALVINGS = 5  # of the way between the sparsest state that met the bar and the target
 
 
@@ -69,7 +71,7 @@ class WeightPruning:
     metric: Any = None
     postprocess: Any = None
     listener: Listener = field(default_factory=Listener)
-    hooks: Any = None  # what the yaml's loop calls; this object when None
+    hooks: Any = None  # what the yaml's loop calls
     evaluates: bool = True
 
     def __post_init__(self) -> None:
@@ -87,7 +89,8 @@ class WeightPruning:
                 "pruning_func",
             )
         self.goal = goal_of(self.config)
-        self.pruners = Pruners(specs(self.config), self.backend.weight_store(self.native))
+        chosen = specs(self.config)
+        self.pruners = Pruners(chosen, self.backend.weight_store(self.native))
         self.notes: list[str] = unavailable(self.config)
         self.notes += [
             f"{PLACE}: the parameters {', '.join(pruner.spec.idle)} of {pruner.spec.kind} have no "
@@ -95,15 +98,20 @@ class WeightPruning:
             for pruner in self.pruners.pruners
             if pruner.spec.idle
         ]
-        self.notes += _methods(self.config)
+        self.notes += idle(self.config, chosen)
+        if not all(spec.names for spec in chosen):
+            left = self.pruners.store.computed()
+            self.notes += [f"warning: {name} is not pruned: {COMPUTED}" for name in left]
         self.baseline: float | None = None
         self._evaluator = self._make_evaluator()
-        self._best: tuple[Any, Sparsity, float] | None = None
+        self._best = Best(self.pruners.store)
+        self._file: TrainingFile | None = None  # of the yaml's loop
+        self._fitting: Fitting | None = None
 
     # -- hooks --------------------------------------------------------------------------------
 
     def on_epoch_begin(self, epoch: int) -> None:
-        self.pruners.on_epoch_begin(epoch)
+        self._thin(partial(self.pruners.on_epoch_begin, epoch))
 
     def on_batch_begin(self, batch: int = 0) -> None:
         self.pruners.on_batch_begin(batch)
@@ -128,14 +136,16 @@ class WeightPruning:
                 self.listener.phase("evaluating FP32")
                 self.baseline = self._score()
                 self.goal.check_baseline(self.baseline)
-                start = self.pruners.sparsity()
-                self._best = (self.pruners.store.snapshot(), start, self.baseline)
+                self._best.remember(self.pruners.sparsity(), self.baseline)
             self.listener.phase("training with pruning")
             self._train(loop)
             if self.pruners.too_early:
                 self.notes.append(f"warning: {self.pruners.too_early}")
-            self.pruners.finish()
-            return self._result()
+            self._thin(self.pruners.finish)
+            result = self._result()
+        if self._file is not None:
+            self._file.finished()
+        return result
 
     def _train(self, loop: Callable[[Any], Any]) -> None:
         try:
@@ -187,10 +197,10 @@ class WeightPruning:
 
     def _fall_back(self, sparsity: Sparsity, accuracy: float) -> tuple[Sparsity, float, bool, bool]:
         """At the least the model as it came, which meets the bar."""
-        assert self.baseline is not None and self._best is not None
+        assert self.baseline is not None
         bar = self.goal.bar(self.baseline)
         missed = f"{100 * sparsity.share:.1f} % zeros gives {accuracy:.4f}, below {bar:.4f}"
-        snapshot, sparse, best = self._best
+        snapshot, sparse, best = self._best.snapshot, self._best.sparsity, self._best.accuracy
         self.pruners.store.restore(snapshot)
         if sparse.share >= sparsity.share:
             self.notes.append(f"the last epoch gave {accuracy:.4f}: an earlier one is returned")
@@ -210,7 +220,7 @@ class WeightPruning:
         for _ in range(HALVINGS):
             part = (low + high) / 2
             store.restore(snapshot)
-            self.pruners.thin(part)
+            self._thin(partial(self.pruners.thin, part))
             accuracy = self._score_or_nan()
             if self.goal.is_met(accuracy, self.baseline):
                 low, sparse, best = part, self.pruners.sparsity(), accuracy
@@ -218,18 +228,25 @@ class WeightPruning:
                 high = part
         store.restore(snapshot)
         if low:
-            self.pruners.thin(low)
+            self._thin(partial(self.pruners.thin, low))
         return sparse, best
+
+    def _thin(self, prune: Callable[[], None]) -> None:
+        """Set weights to zero; those that are left make up for more of them, where they can."""
+        before = self.pruners.zeros() if self._fitting is not None else 0
+        prune()
+        if self._fitting is not None and self.pruners.zeros() > before:
+            self._fitting(self.pruners, self.listener)
 
     def _remember(self) -> None:
         if self._evaluator is None or self.baseline is None:
             return
         sparse = self.pruners.sparsity()
-        if self._best is not None and sparse.share < self._best[1].share:
+        if sparse.share < self._best.sparsity.share:
             return
         accuracy = self._score_or_nan()
         if self.goal.is_met(accuracy, self.baseline):
-            self._best = (self.pruners.store.snapshot(), sparse, accuracy)
+            self._best.remember(sparse, accuracy)
 
     # -- parts --------------------------------------------------------------------------------
 
@@ -270,7 +287,20 @@ class WeightPruning:
         section = None if self.config.pruning is None else self.config.pruning.train
         loader = training_data(self.config, section, self.train, "pruning.train", self.backend)
         assert isinstance(self.backend, Sparsifiable)
-        return self.backend.hooked_loop(plain(section), loader, self.hooks or self)
+        if self.evaluates:  # one inside of another training can't go on by itself
+            store = self.pruners.store
+            others = (self.pruners, self._best)
+            self._file = training_file(
+                self.config, "pruning", [store], loader, self.listener.note, others
+            )
+            if isinstance(self.backend, Fits) and _refits(self.config):
+                self._fitting = Fitting(self.backend, self.native, loader, self.notes.append)
+        return self.backend.hooked_loop(plain(section), loader, self.hooks, self._file)
+
+
+def _refits(config: Config) -> bool:
+    section = None if config.pruning is None else config.pruning.approach.weight_compression
+    return section is not None and section.refit
 
 
 def trained_model(backend: Any, native: Any) -> Model:
@@ -279,125 +309,3 @@ def trained_model(backend: Any, native: Any) -> Model:
     if type(made.native) is not type(native):  # Keras: a graph
         made.trainable = native
     return made
-
-
-def training_data(config: Config, section: Any, given: Any, path: str, backend: Any) -> Any:
-    """The loader of a `train` section, which must be complete."""
-    where = config.where(path) or config.where(path.partition(".")[0])
-    if section is None:
-        raise ConfigError(
-            "no training loop: give a function that trains, or optimizer, criterion and end_epoch",
-            path,
-            where,
-        )
-    needed = ("optimizer", "criterion", "end_epoch")
-    lacking = [name for name in needed if getattr(section, name) is None]
-    if lacking:
-        raise ConfigError(f"{' and '.join(lacking)} not given", path, where)
-    if section.end_epoch <= section.start_epoch:
-        raise ConfigError(
-            f"given {section.end_epoch}: expected more than start_epoch ({section.start_epoch}), "
-            "or nothing is trained",
-            f"{path}.end_epoch",
-            config.where(f"{path}.end_epoch"),
-        )
-    check_trainers(config, section, path, backend)
-    if given is not None:
-        return TrainingData(given)
-    if section.dataloader is None:
-        raise ConfigError("no dataloader, and no train_dataloader was given", path, where)
-    loader = yaml_loader(config, section.dataloader, f"{path}.dataloader")
-    return TrainingData(loader, f"{path}.dataloader")
-
-
-def specs(config: Config) -> tuple[PrunerSpec, ...]:
-    """The pruners of a yaml; without a list, one for all weights."""
-    if config.pruning is not None and config.pruning.magnitude:
-        return _oldest(config, config.pruning)
-    section = None if config.pruning is None else config.pruning.approach.weight_compression
-    if section is None:
-        raise ConfigError(
-            "nothing to prune is configured: give `weight_compression` or `structured`",
-            "pruning.approach",
-            config.where("pruning.approach"),
-        )
-    listed = section.pruners or (PrunerSection(),)
-    found = []
-    for number, one in enumerate(listed):
-        path = f"{PLACE}.pruners[{number}]"
-        spec = _spec(section, one, config.where(f"{path}.names") if section.pruners else "")
-        _check_order(config, path, spec.schedule)
-        _check_parameters(config, f"{path}.parameters", spec)
-        found.append(spec)
-    return tuple(found)
-
-
-def _oldest(config: Config, section: Pruning) -> tuple[PrunerSpec, ...]:
-    """Pruners as files of LPOT 1.0 and 1.1 have them."""
-    found = []
-    for name, one in section.magnitude.items():
-        schedule = Schedule(
-            section.init_sparsity if one.init_sparsity is None else one.init_sparsity,
-            section.target_sparsity if one.target_sparsity is None else one.target_sparsity,
-            section.start_epoch if one.start_epoch is None else one.start_epoch,
-            section.end_epoch if one.end_epoch is None else one.end_epoch,
-            section.frequency,
-        )
-        path = f"pruning.magnitude.{name}"
-        _check_order(config, path, schedule)
-        where = config.where(f"{path}.weights")
-        found.append(PrunerSpec("basic_magnitude", schedule, tuple(one.weights), {}, where))
-    return tuple(found)
-
-
-def _check_order(config: Config, path: str, schedule: Schedule) -> None:
-    """A pruner's own values against those that it takes from the section above."""
-    if schedule.initial > schedule.target:
-        raise ConfigError(
-            f"target_sparsity is {schedule.target:g}, below the initial sparsity "
-            f"({schedule.initial:g}): expected a share of zeros from {schedule.initial:g} to below "
-            "1",
-            path,
-            config.where(f"{path}.target_sparsity"),
-        )
-    if schedule.start > schedule.end:
-        raise ConfigError(
-            f"end_epoch is {schedule.end}, before start_epoch ({schedule.start}): expected "
-            f"{schedule.start} or later",
-            path,
-            config.where(f"{path}.end_epoch"),
-        )
-
-
-def _methods(config: Config) -> list[str]:
-    """A scope that is not there is told."""
-    section = None if config.pruning is None else config.pruning.approach.weight_compression
-    return [
-        f"warning: {PLACE}.pruners[{number}].method: {one.method!r} has no effect: shares of zeros "
-        "are those of each weight (per_tensor)"
-        for number, one in enumerate(() if section is None else section.pruners)
-        if one.method != "per_tensor"
-    ]
-
-
-def _check_parameters(config: Config, path: str, spec: PrunerSpec) -> None:
-    try:
-        spec.check()
-    except ConfigError as error:
-        where = config.where(f"{path}.{error.path}")
-        raise ConfigError(str(error), path, where) from error
-
-
-def _spec(section: WeightCompression, one: PrunerSection, where: str) -> PrunerSpec:
-    def value(name: str) -> Any:
-        own = getattr(one, name)
-        return getattr(section, name) if own is None else own
-
-    schedule = Schedule(
-        value("initial_sparsity"),
-        value("target_sparsity"),
-        value("start_epoch"),
-        value("end_epoch"),
-        math.ceil(one.update_frequency or section.frequency),
-    )
-    return PrunerSpec(one.prune_type, schedule, tuple(one.names), dict(one.parameters), where)

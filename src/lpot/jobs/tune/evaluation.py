@@ -25,6 +25,9 @@ def make_evaluator(
 ) -> Evaluator | None:
     """eval_func first, then metric and loader; None when there is nothing to evaluate with."""
     if request.eval_func is not None:
+        idle = _idle(request)
+        if idle:
+            note(f"{request.door.evaluate} evaluates, so that {' and '.join(idle)} have no effect")
         return FunctionEvaluator(request.eval_func, request.listener, request.door.evaluate)
     section, door = request.config.evaluation.accuracy, request.door
     metric = _metric(request)
@@ -61,6 +64,16 @@ def make_evaluator(
             return PairedPerplexity(loader, metric, request.listener)
     post = _postprocess(request)
     return MetricEvaluator(loader, metric, post, section.iteration, request.listener, reference)
+
+
+def _idle(request: Request) -> list[str]:
+    """What is set beside a function that evaluates by itself."""
+    set_beside = {
+        request.door.eval_loader: request.eval_loader,
+        request.door.metric: request.metric,
+        "postprocess": request.postprocess,
+    }
+    return [name for name, value in set_beside.items() if value is not None]
 
 
 def calibration_loader(request: Request) -> Any:

@@ -62,20 +62,21 @@ def _remarks(
     offered = {option.precision for options in space.choices.values() for option in options}
     missing = [word for word in asked if word not in offered]
     rest = "the graph is folded and stays in FP32" if backend.folds else "the model stays in FP32"
-    if stored and "fp16" in offered:
-        instead = f"{' and '.join(missing)} is not available with {backend.name}: " * bool(missing)
-        return [
-            f"{instead}weights are stored as fp16 and computed in FP32, which halves the file and "
-            "makes nothing faster"
-        ]
+    if stored and "fp16" in offered and "bf16" not in offered:
+        rest = (
+            "weights are stored as fp16 and computed in FP32, which halves the file and "
+            f"{backend.stores_halves}"
+        )
+        if not missing:
+            return [rest]
     if not missing:
         return [] if asked else [f"only fp32 is allowed: {rest}"]
     cpu = this_cpu()
+    why, hint = f"no op of this model supports it with {backend.name} here", ""
     if missing == ["bf16"] and not cpu.has("avx512_bf16", "amx_bf16", "bf16"):
         why = f"this CPU ({cpu.name}) has neither avx512_bf16 nor amx_bf16"
-        hint = "; FORCE_BF16=1 in the environment converts TensorFlow graphs anyway"
-    else:
-        why, hint = f"no op of this model supports it with {backend.name} here", ""
+        if backend.name == "tensorflow":
+            hint = "; FORCE_BF16=1 in the environment converts the graph anyway"
     verb = "is" if len(missing) == 1 else "are"
     return [f"{' and '.join(missing)} {verb} not available: {why}; {rest}{hint}"]
 

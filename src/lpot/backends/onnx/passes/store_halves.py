@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from lpot.backends.onnx.graph import DERIVED, Graph
-
-LARGEST = float(np.finfo(np.float16).max)
-FEWEST = 64  # values: a cast for less than that saves nothing
+from lpot.core.halves import halved
 
 
 def store_halves(graph: Graph, ops: Container[str]) -> tuple[Graph, frozenset[str]]:
@@ -22,11 +19,14 @@ def store_halves(graph: Graph, ops: Container[str]) -> tuple[Graph, frozenset[st
     for node in graph.nodes:
         twin = node
         for place, name in enumerate(node.input):
-            if node.name not in ops or not _fits(graph.weights.get(name)):
+            if node.name not in ops:
                 continue
             if name not in casts:
+                values = halved(graph.weights.get(name))
+                if values is None:
+                    continue
                 half = graph.fresh(f"{name}/fp16")
-                weights[half] = graph.weights[name].astype(np.float16)
+                weights[half] = values
                 casts[name] = _cast(half, graph.fresh(f"{name}/wide"))
                 nodes.append(casts[name])
             if twin is node:  # nodes are shared with other graphs
@@ -36,13 +36,6 @@ def store_halves(graph: Graph, ops: Container[str]) -> tuple[Graph, frozenset[st
             stored.add(node.name)
         nodes.append(twin)
     return graph.replaced(nodes, weights), frozenset(stored)
-
-
-def _fits(array: np.ndarray | None) -> bool:
-    """Large enough to be worth it, and within float16's range."""
-    if array is None or array.dtype != np.float32 or array.size < FEWEST:
-        return False
-    return bool(np.abs(array).max() <= LARGEST)
 
 
 def _cast(source: str, output: str) -> NodeProto:

@@ -27,7 +27,7 @@ def fold_constants(net: Net) -> Net:
     changes = {
         name: make_const(name, value)
         for name, value in zip(edge, map(np.asarray, values), strict=True)
-        if value.nbytes <= LIMIT
+        if value.nbytes <= LIMIT or net.nodes[name].op == "Cast"  # of weights stored as float16
     }
     return net.changed(changes).pruned()
 

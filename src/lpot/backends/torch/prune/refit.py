@@ -71,6 +71,21 @@ def refit(
     return fitted
 
 
+def layers_in_order(root: nn.Module, inputs: Inputs) -> list[str]:
+    """Linears and plain convolutions that run once, in the order of their run."""
+    return _order(root, inputs)
+
+
+def normal_equations(
+    student: nn.Module, teacher: nn.Module, name: str, batches: Sequence[Inputs]
+) -> tuple[torch.Tensor, torch.Tensor] | None:
+    """Of one layer, with a row for its bias: X'X and X'Y, from its inputs in the student and what
+    it should give. None where the outputs can't be compared."""
+    pair = student.get_submodule(name), teacher.get_submodule(name)
+    sums = _Sums.gather((student, teacher), pair, batches, None)
+    return None if sums is None else (sums.gram, sums.cross)
+
+
 def _fit_block(
     roots: tuple[nn.Module, nn.Module],
     names: tuple[str, str],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,9 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
-from lpot.core.errors import UnsupportedModel
+from lpot.backends.torch.model import state
+from lpot.backends.torch.resume import packed, put_back
+from lpot.core.errors import UnsupportedModel, a_kind
 
 _LAYERS = (
     nn.Linear,
@@ -25,17 +27,17 @@ _BIASES = ("bias_k", "bias_v")  # of attention: they have an axis more than they
 
 def check_trainable(given: Any) -> None:
     if not isinstance(given, nn.Module):
-        raise UnsupportedModel(
-            f"a {type(given).__name__} can't be trained here: give the torch module"
-        )
+        raise UnsupportedModel(f"{a_kind(given)} can't be trained here: give the torch module")
 
 
 class ModuleWeights:
-    """Reads and masks parameters in place."""
+    """Reads and masks parameters in place. `prefix` stands before their names in what was wrapped
+    around the module (`module.` of DataParallel), and may be written so, too."""
 
-    def __init__(self, root: nn.Module) -> None:
+    def __init__(self, root: nn.Module, prefix: str = "") -> None:
         check_trainable(root)
         self.root = root
+        self._prefix = prefix
         self._own = dict(root.named_parameters())
         owners = {name: root.get_submodule(name.rpartition(".")[0]) for name in self._own}
         self._seen: dict[str, torch.Tensor] = {}
@@ -53,15 +55,28 @@ class ModuleWeights:
 
     def further(self) -> dict[str, str]:
         first = {id(tensor): name for name, tensor in self._own.items()}
-        return {
+        found = {
             name: first[id(tensor)]
             for name, tensor in self.root.named_parameters(remove_duplicate=False)
             if tensor.dim() > 1 and name not in self._names and not _is_bias(name)
         }
+        if self._prefix:
+            every = {name: name for name in self._names} | found
+            found |= {f"{self._prefix}{name}": stands for name, stands in every.items()}
+        return found
 
     def others(self) -> list[str]:
         modules = [name for name, _ in self.root.named_modules() if name]
         return [*modules, *(name for name in self._own if name not in self._names)]
+
+    def computed(self) -> list[str]:
+        return [
+            f"{name}.weight".removeprefix(".")
+            for name, module in self.root.named_modules()
+            if isinstance(module, _LAYERS)
+            and "weight" not in module._parameters
+            and isinstance(getattr(module, "weight", None), torch.Tensor)
+        ]
 
     def read(self, name: str) -> np.ndarray:
         found: np.ndarray = self._own[name].detach().float().cpu().numpy()
@@ -100,10 +115,16 @@ class ModuleWeights:
             grad.add_(torch.from_numpy(amount).to(grad.device, grad.dtype))
 
     def snapshot(self) -> Any:
-        return {name: value.detach().clone() for name, value in self.root.state_dict().items()}
+        return {name: value.detach().clone() for name, value in state(self.root).items()}
 
     def restore(self, snapshot: Any) -> None:
-        self.root.load_state_dict(snapshot)
+        put_back(self.root, snapshot)
+
+    def packed(self, snapshot: Any) -> dict[str, np.ndarray]:
+        return packed(snapshot)
+
+    def unpacked(self, arrays: Mapping[str, np.ndarray]) -> Any:
+        return {name: torch.from_numpy(value) for name, value in arrays.items()}
 
 
 def _is_bias(name: str) -> bool:

@@ -19,10 +19,11 @@ from lpot.backends.torch.prune.distill import distill
 from lpot.backends.torch.prune.measure import find_blocks, importance, sound_groups
 from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
-from lpot.backends.torch.prune.store import ModuleWeights, check_trainable
+from lpot.backends.torch.prune.store import check_trainable
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Kept, Left
 from lpot.core.compress.prunable import Parts
+from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import HistoryError, UnsupportedModel
 from lpot.core.observations import Observations
@@ -87,26 +88,32 @@ class PruneVerbs:
         found = saving.restore(backend, path, _root(model))
         return _handle(model, found.native)
 
-    def weight_store(self, native: nn.Module) -> ModuleWeights:
-        return ModuleWeights(native)
-
     def hooked_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[nn.Module], None]:
         """Where the loss knows a teacher, that is the model as it was before."""
         if "KnowledgeDistillationLoss" not in section["criterion"]:
-            return training_loop(section, loader, hooks)
-        return lambda module: self.distilling_loop(section, loader, module, hooks)(module)
+            return training_loop(section, loader, hooks, file=file)
+        return lambda module: self.distilling_loop(section, loader, module, hooks, file)(module)
 
     def provide_trainers(self) -> None:
         """They are known since the loop's module was imported."""
 
     def distilling_loop(
-        self, section: Mapping[str, Any], loader: Iterable[Any], teacher: nn.Module, hooks: Any
+        self,
+        section: Mapping[str, Any],
+        loader: Iterable[Any],
+        teacher: nn.Module,
+        hooks: Any,
+        file: TrainingFile | None = None,
     ) -> Callable[[nn.Module], None]:
         check_trainable(teacher)
         ((_, options),) = section["criterion"].items()
-        return training_loop(section, loader, hooks, taught_loss(teacher, options or {}))
+        return training_loop(section, loader, hooks, taught_loss(teacher, options or {}), file)
 
     def keep_variant(
         self,

@@ -1,0 +1,53 @@
+"""After more weights became zero: those that are left, fitted to what the full model gives."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lpot.core.batch import Batch, Inputs, split
+from lpot.core.blame import raised as blame
+from lpot.core.calibration import owned
+from lpot.core.compress.prunable import Fits
+from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.training_data import TrainingData
+from lpot.core.progress import Listener
+from lpot.core.tune import guarded
+
+SAMPLES = 256  # of the training data
+
+
+class Fitting:
+    """Remembers the model as it came. Where it can't be fitted, that is told, once."""
+
+    def __init__(
+        self, backend: Fits, native: Any, loader: TrainingData, tell: Callable[[str], None]
+    ) -> None:
+        self._fit = backend.fitter(native)
+        self._tell = tell
+        # Now, before anything is trained: a run that goes on later sees the same.
+        self._batches = guarded(lambda: few(loader))
+        loader.set_epoch(0)
+
+    def __call__(self, pruners: Pruners, listener: Listener) -> None:
+        batches = self._batches
+        if isinstance(batches, Exception):  # the training will tell what is wrong with its data
+            return
+        listener.phase("fitting the weights that are left")
+        found = guarded(lambda: self._fit(pruners.masks, batches))
+        pruners.hold()
+        if isinstance(found, Exception):
+            self._batches = found
+            self._tell(f"the weights that are left are not fitted before training: {blame(found)}")
+
+
+def few(loader: Iterable[Any]) -> list[Inputs]:
+    found: list[Inputs] = []
+    seen = 0
+    for raw in loader:
+        batch = owned(Batch(split(raw, None).inputs))
+        found.append(batch.inputs)
+        seen += batch.size
+        if seen >= SAMPLES:
+            break
+    return found
