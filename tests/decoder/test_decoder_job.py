@@ -319,6 +319,7 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     assert set(state) == set(before)
     changed = {name for name in before if not torch.equal(before[name], state[name])}
     kept = "model.layers.1.self_attn.q_proj.weight"
+    assert r"-:^model\.layers\.1\.self_attn\.q_proj$" in config["dynamic"]
     assert kept not in changed and "model.layers.0.mlp.down_proj.weight" in changed
     for name in changed:
         assert (state[name] - before[name]).abs().max() < 0.5 * before[name].abs().max()

@@ -24,8 +24,9 @@ from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.generate import generate
+from lpot.jobs.decoder.inputs import feeds
 from lpot.jobs.decoder.reading import kept_in
-from lpot.jobs.decoder.tokens import feeds, windows_of
+from lpot.jobs.decoder.tokens import windows_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -14,7 +14,7 @@ from decoder.nets import tiny
 from lpot.core.errors import UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.decoder.generate import generate
-from lpot.jobs.decoder.tokens import feeds
+from lpot.jobs.decoder.inputs import feeds
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

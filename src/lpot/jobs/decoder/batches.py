@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.batch import as_array
-from lpot.jobs.decoder.tokens import IDS, MASK, PLACES
+from lpot.jobs.decoder.inputs import IDS, MASK, PLACES
 
 TEXT = "text"
 # What may stand beside the tokens of a batch; other inputs make it one for a loader.
