@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import lpot
@@ -327,6 +328,21 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="several products in one weight"):
         other = folder_with_tokenizer(tmp_path / "gpt2", "GPT2")
         write_gptq(tmp_path / "run" / "decoder" / "model.onnx", other, tmp_path / "no")
+
+
+def test_products_whose_inputs_are_scaled_stay_in_float_in_gptq_files(tmp_path: Path) -> None:
+    from lpot.backends import write_gptq
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    config = {
+        "quantization": {"weight_only": {"prompt_length": 32, "algorithm": "awq"}},
+        "tuning": SETTINGS["tuning"],
+    }
+    tuned(source, tmp_path / "run", config=config, calib=text(200))
+    path = tmp_path / "run" / "decoder" / "model.onnx"
+    assert any("scaled_input" in node.name for node in onnx.load(path).graph.node)
+    with pytest.raises(UnsupportedModel, match="none of its products is quantized"):
+        write_gptq(path, source, tmp_path / "gptq")
 
 
 @pytest.mark.slow

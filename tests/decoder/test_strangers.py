@@ -19,12 +19,14 @@ from lpot.backends import get_backend
 from lpot.backends.onnx.weight_only import WeightOnlyBackend
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.backend import ModelSpec
+from lpot.core.batch import InputSpec
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.generate import generate
-from lpot.jobs.decoder.inputs import feeds
+from lpot.jobs.decoder.inputs import feeds, fixed_rows
+from lpot.jobs.decoder.phases import compare_phases
 from lpot.jobs.decoder.reading import kept_in
 from lpot.jobs.decoder.tokens import windows_of
 
@@ -209,6 +211,43 @@ def test_few_bits_in_another_approach_reach_a_decoder(
     )
     kinds = {node.op_type for node in onnx.load(tuned.path).graph.node}
     assert "MatMulNBits" in kinds and "MatMul" not in kinds
+
+
+def spec(name: str, *shape: int | str, dtype: str = "int64") -> InputSpec:
+    return InputSpec(name, dtype, shape)
+
+
+def test_what_other_exporters_ask_for_is_fed() -> None:
+    """A prompt of 3 tokens in two rows, behind a cache of 5."""
+    rest = [
+        spec("cache_position", "t"),
+        spec("num_logits_to_keep"),
+        spec("token_type_ids", "b", "t"),
+    ]
+    both = spec("past_0", 2, "b", 4, "past", 16, dtype="float32")
+    found = feeds([spec("tokens", "b", "t", dtype="int32"), *rest, both], IDS[:2, :3], 5)
+    assert found["tokens"].dtype == np.int32 and np.array_equal(found["tokens"], IDS[:2, :3])
+    assert found["cache_position"].tolist() == [5, 6, 7] and found["num_logits_to_keep"].shape == ()
+    assert found["token_type_ids"].shape == (2, 3) and found["past_0"].shape == (2, 2, 4, 5, 16)
+    with pytest.raises(DataError, match=r"'pixels' \['b', 3\] can't be fed from text alone"):
+        feeds([spec("input_ids", "b", "t"), spec("pixels", "b", 3)], IDS[:2])
+    with pytest.raises(DataError, match=r"two graphs behind an If.*decoder_with_past_model\.onnx"):
+        feeds([spec("input_ids", "b", "t"), spec("use_cache_branch", 1, dtype="bool")], IDS[:2])
+
+
+def test_a_batch_that_is_fixed_is_kept_to_or_refused(
+    decoder: onnx.ModelProto, tmp_path: Path
+) -> None:
+    for rows in (1, 2):
+        changed = renamed(decoder, str)
+        for value in (*changed.graph.input, *changed.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = rows
+        model = loaded(changed)
+        assert fixed_rows(model.inputs) == rows
+        if rows == 1:
+            assert "token, batch 1" in compare_phases(model, model, 16, (rows,))
+    with pytest.raises(DataError, match="batches of just 2 rows: export it with its batch left"):
+        lpot.tune(changed, IDS, approach="weight_only", config=SETTINGS, workspace=tmp_path)
 
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
