@@ -94,7 +94,9 @@ def _files(folder: Path) -> list[Path]:
         if missing:
             raise UnsupportedModel(f"{folder}: {missing[0]} is missing, which {_INDEX} names")
         return [folder / name for name in names]
-    found = sorted(folder.glob("*.safetensors"))
+    # Mistral's own layout of the same weights often lies beside them.
+    every = sorted(folder.glob("*.safetensors"))
+    found = [path for path in every if not path.name.startswith("consolidated")] or every
     if not found:
         kinds = ", ".join(sorted(item.name for item in folder.iterdir())[:6])
         raise UnsupportedModel(

@@ -19,6 +19,7 @@ from lpot.jobs.decoder.inputs import feeds
 FEWEST = 2  # tokens of a window: one to read and one to predict
 IGNORED = -100  # a label that no metric asks for
 TOKENIZER, GENAI = "tokenizer.json", "genai_config.json"
+OLDER = ("tokenizer.model", "vocab.json")  # of other packages
 LONGEST_PLACE = 256  # letters of a path
 
 
@@ -135,10 +136,16 @@ def tokenizer_in(folder: Path | None) -> Any:
     place = None if folder is None else folder / TOKENIZER
     if place is None or not place.is_file():
         where = "the model" if folder is None else str(folder)
+        older = [name for name in OLDER if folder is not None and (folder / name).is_file()]
+        way = (
+            f"transformers makes one of the {older[0]} there "
+            "(`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`)"
+            if older
+            else "save the tokenizer beside the model (`tokenizer.save_pretrained(folder)`)"
+        )
         raise DataError(
-            f"a text was given, but {where} has no {TOKENIZER} to tokenize it with: save the "
-            "tokenizer beside the model (`tokenizer.save_pretrained(folder)`), or give arrays of "
-            "tokens"
+            f"a text was given, but {where} has no {TOKENIZER} to tokenize it with: {way}, or "
+            "give arrays of tokens"
         )
     try:
         tokenizers = importlib.import_module("tokenizers")

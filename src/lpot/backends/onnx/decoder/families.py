@@ -19,7 +19,11 @@ OLD_KINDS = {"su": "longrope"}  # as the first Phi 3 wrote it
 
 def shape_of(config: Config) -> DecoderShape:
     """Raises UnsupportedModel with what is accepted where the architecture is not."""
-    family = str(config.get("model_type", ""))
+    family = str(config.get("model_type") or "")
+    if not family:
+        raise UnsupportedModel(
+            "config.json names no model_type: save the model again with `save_pretrained(folder)`"
+        )
     make = FAMILIES.get(family)
     if make is None:
         raise UnsupportedModel(
