@@ -368,3 +368,24 @@ def test_a_folder_is_written_as_onnx_once(tmp_path: Path) -> None:
     assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns == before
     tiny("Qwen2").save_pretrained(source)
     assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns > before
+
+
+def test_a_decoder_is_judged_on_another_text(tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+    from lpot.utils.utility import last_word, perplexity
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    path = export_decoder(source, tmp_path / "run" / "decoder")
+    found = [perplexity(place, text(300), 32) for place in (tmp_path / "run", path.parent, path)]
+    assert len(set(found)) == 1 and 90 < found[0] < 130
+    with torch.no_grad():
+        ids = windows_of(text(300), 32, source, "text")
+        assert ids is not None
+        tokens = torch.tensor(ids.ids)
+        truth = tiny("Llama")(tokens, labels=tokens).loss.exp()
+    assert found[0] == pytest.approx(float(truth), rel=1e-5)
+    assert 0 <= last_word(path, text(300)) < 0.3
+    with pytest.raises(UnsupportedModel, match="no decoder as ONNX in it"):
+        perplexity(source, text(300))
+    with pytest.raises(DataError, match="the text is a float: expected a text"):
+        perplexity(path, 5.0)

@@ -28,7 +28,8 @@ def shape_of(config: Config) -> DecoderShape:
     if make is None:
         raise UnsupportedModel(
             f"a transformers model of type {family!r} can't be written as a decoder: supported "
-            f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file"
+            f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file. A "
+            "model that generates no text can be given as an object, with batches as calib"
         )
     try:
         config = {**DEFAULTS.get(family, {}), **config}
