@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import lpot
@@ -319,6 +320,7 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     assert set(state) == set(before)
     changed = {name for name in before if not torch.equal(before[name], state[name])}
     kept = "model.layers.1.self_attn.q_proj.weight"
+    assert r"-:^model\.layers\.1\.self_attn\.q_proj$" in config["dynamic"]
     assert kept not in changed and "model.layers.0.mlp.down_proj.weight" in changed
     for name in changed:
         assert (state[name] - before[name]).abs().max() < 0.5 * before[name].abs().max()
@@ -326,6 +328,21 @@ def test_gptq_files_hold_the_weights_of_the_onnx_model(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModel, match="several products in one weight"):
         other = folder_with_tokenizer(tmp_path / "gpt2", "GPT2")
         write_gptq(tmp_path / "run" / "decoder" / "model.onnx", other, tmp_path / "no")
+
+
+def test_products_whose_inputs_are_scaled_stay_in_float_in_gptq_files(tmp_path: Path) -> None:
+    from lpot.backends import write_gptq
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    config = {
+        "quantization": {"weight_only": {"prompt_length": 32, "algorithm": "awq"}},
+        "tuning": SETTINGS["tuning"],
+    }
+    tuned(source, tmp_path / "run", config=config, calib=text(200))
+    path = tmp_path / "run" / "decoder" / "model.onnx"
+    assert any("scaled_input" in node.name for node in onnx.load(path).graph.node)
+    with pytest.raises(UnsupportedModel, match="none of its products is quantized"):
+        write_gptq(path, source, tmp_path / "gptq")
 
 
 @pytest.mark.slow
@@ -351,3 +368,24 @@ def test_a_folder_is_written_as_onnx_once(tmp_path: Path) -> None:
     assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns == before
     tiny("Qwen2").save_pretrained(source)
     assert export_decoder(source, tmp_path / "out").stat().st_mtime_ns > before
+
+
+def test_a_decoder_is_judged_on_another_text(tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+    from lpot.utils.utility import last_word, perplexity
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    path = export_decoder(source, tmp_path / "run" / "decoder")
+    found = [perplexity(place, text(300), 32) for place in (tmp_path / "run", path.parent, path)]
+    assert len(set(found)) == 1 and 90 < found[0] < 130
+    with torch.no_grad():
+        ids = windows_of(text(300), 32, source, "text")
+        assert ids is not None
+        tokens = torch.tensor(ids.ids)
+        truth = tiny("Llama")(tokens, labels=tokens).loss.exp()
+    assert found[0] == pytest.approx(float(truth), rel=1e-5)
+    assert 0 <= last_word(path, text(300)) < 0.3
+    with pytest.raises(UnsupportedModel, match="no decoder as ONNX in it"):
+        perplexity(source, text(300))
+    with pytest.raises(DataError, match="the text is a float: expected a text"):
+        perplexity(path, 5.0)

@@ -16,11 +16,12 @@ from decoder.nets import FAMILIES, SMALL, tiny
 from lpot.backends.onnx.decoder.export import export_decoder
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.tensors import FolderTensors, ObjectTensors
+from lpot.backends.onnx.decoder.tensors import ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.run import session
 from lpot.core.errors import UnsupportedModel
+from lpot.data.safetensors_folder import FolderTensors
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -19,16 +19,19 @@ from lpot.backends import get_backend
 from lpot.backends.onnx.weight_only import WeightOnlyBackend
 from lpot.backends.onnx.weight_only.guard import Guard
 from lpot.core.backend import ModelSpec
+from lpot.core.batch import InputSpec
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.generate import generate
+from lpot.jobs.decoder.inputs import feeds, fixed_rows
+from lpot.jobs.decoder.phases import compare_phases
 from lpot.jobs.decoder.reading import kept_in
-from lpot.jobs.decoder.tokens import feeds, windows_of
+from lpot.jobs.decoder.tokens import tokenizer_in, windows_of
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("transformers")
+transformers = pytest.importorskip("transformers")
 from lpot.backends import export_decoder  # noqa: E402
 
 IDS = np.random.default_rng(0).integers(3, 97, (4, 32))
@@ -139,8 +142,41 @@ def test_loaders_of_tokens_and_texts_are_read_as_one() -> None:
     assert joined(padded).tolist() == rows[0] + rows[1][:3]
     assert joined([{"text": "one"}, {"text": "two"}]) == ["one", "two"]
     whole = [{"input_ids": rows, "past_key_values.0.key": np.zeros(3)}]
-    others = [whole, [{"pixels": np.zeros((1, 3))}], [np.zeros((1, 3))], [], 5, iter(rows), "text"]
+    others = [whole, [{"pixels": np.zeros((1, 3))}], [np.zeros((1, 3))], [], 5, "text"]
     assert all(joined(source) is source for source in others)
+
+
+class Endless:
+    """A dataset without an iterator, which never raises IndexError."""
+
+    def __len__(self) -> int:
+        return len(IDS)
+
+    def __getitem__(self, at: int) -> dict[str, np.ndarray]:
+        return {"input_ids": IDS[at % len(IDS)]}
+
+
+class Streamed(torch.utils.data.IterableDataset[Any]):
+    def __iter__(self) -> Any:
+        return iter(torch.tensor(IDS))
+
+
+def test_generators_datasets_and_what_tokenizers_return_are_read() -> None:
+    mask = np.ones_like(IDS)
+    equal: list[Any] = [
+        ({"input_ids": row} for row in IDS),
+        iter(IDS.tolist()),
+        Endless(),
+        {"input_ids": IDS, "attention_mask": mask},
+        transformers.BatchEncoding({"input_ids": torch.tensor(IDS)}),
+        torch.utils.data.DataLoader(Streamed(), batch_size=2),
+    ]
+    for source in equal:
+        assert np.array_equal(joined(source), IDS)
+    assert joined(word for word in ("one", "two")) == ["one", "two"]
+    others = joined(iter([{"pixels": 1}, {"pixels": 2}]))
+    assert [item["pixels"] for item in others] == [1, 2]  # nothing of it is lost
+    assert list(joined(iter([]))) == []
 
 
 def test_a_loader_of_batches_is_enough_for_a_decoder(
@@ -193,6 +229,28 @@ def test_formats_are_named_by_op_and_by_type(
     }
 
 
+def test_a_rule_may_ask_for_what_the_section_does_not(
+    decoder: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Groups of just that size, of which the last one is filled up: as inside other approaches."""
+    monkeypatch.setattr(Guard, "allows", lambda *_: True)
+    name = "layers.0/mlp/down_proj"  # of 96 inputs
+    wise = {name: {"weight": {"dtype": "int2", "group_size": 64}}}
+    settings = {"quantization": {**SETTINGS["quantization"], "op_wise": wise}}
+    options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
+    found = lpot.tune(
+        decoder,
+        IDS,
+        goal=lpot.Goal(absolute=1e9),
+        approach="weight_only",
+        config=settings,
+        **options,
+    )
+    assert found.recipe is not None
+    weights = {key.name: config.weight for key, config in found.recipe.ops.items()}
+    assert (weights[name].dtype, weights[name].group_size) == ("int2", 64)
+
+
 def test_few_bits_in_another_approach_reach_a_decoder(
     decoder: onnx.ModelProto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +266,43 @@ def test_few_bits_in_another_approach_reach_a_decoder(
     )
     kinds = {node.op_type for node in onnx.load(tuned.path).graph.node}
     assert "MatMulNBits" in kinds and "MatMul" not in kinds
+
+
+def spec(name: str, *shape: int | str, dtype: str = "int64") -> InputSpec:
+    return InputSpec(name, dtype, shape)
+
+
+def test_what_other_exporters_ask_for_is_fed() -> None:
+    """A prompt of 3 tokens in two rows, behind a cache of 5."""
+    rest = [
+        spec("cache_position", "t"),
+        spec("num_logits_to_keep"),
+        spec("token_type_ids", "b", "t"),
+    ]
+    both = spec("past_0", 2, "b", 4, "past", 16, dtype="float32")
+    found = feeds([spec("tokens", "b", "t", dtype="int32"), *rest, both], IDS[:2, :3], 5)
+    assert found["tokens"].dtype == np.int32 and np.array_equal(found["tokens"], IDS[:2, :3])
+    assert found["cache_position"].tolist() == [5, 6, 7] and found["num_logits_to_keep"].shape == ()
+    assert found["token_type_ids"].shape == (2, 3) and found["past_0"].shape == (2, 2, 4, 5, 16)
+    with pytest.raises(DataError, match=r"'pixels' \['b', 3\] can't be fed from text alone"):
+        feeds([spec("input_ids", "b", "t"), spec("pixels", "b", 3)], IDS[:2])
+    with pytest.raises(DataError, match=r"two graphs behind an If.*decoder_with_past_model\.onnx"):
+        feeds([spec("input_ids", "b", "t"), spec("use_cache_branch", 1, dtype="bool")], IDS[:2])
+
+
+def test_a_batch_that_is_fixed_is_kept_to_or_refused(
+    decoder: onnx.ModelProto, tmp_path: Path
+) -> None:
+    for rows in (1, 2):
+        changed = renamed(decoder, str)
+        for value in (*changed.graph.input, *changed.graph.output):
+            value.type.tensor_type.shape.dim[0].dim_value = rows
+        model = loaded(changed)
+        assert fixed_rows(model.inputs) == rows
+        if rows == 1:
+            assert "token, batch 1" in compare_phases(model, model, 16, (rows,))
+    with pytest.raises(DataError, match="batches of just 2 rows: export it with its batch left"):
+        lpot.tune(changed, IDS, approach="weight_only", config=SETTINGS, workspace=tmp_path)
 
 
 def test_a_mark_of_the_byte_order_is_no_text(tmp_path: Path) -> None:
@@ -273,6 +368,22 @@ def _adapter(folder: Path) -> None:
     (folder / "adapter_config.json").write_text('{"peft_type": "LORA"}')
     name = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"
     save_file({name: np.zeros((8, 64), np.float32)}, folder / "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize("name", ["tokenizer.model", "vocab.json"])
+def test_a_tokenizer_of_another_package_is_told_how_to_turn(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    with pytest.raises(DataError, match=rf"makes one of the {name} there .`AutoTokenizer"):
+        tokenizer_in(tmp_path)
+
+
+def test_mistrals_own_layout_beside_the_weights_is_passed_over(tmp_path: Path) -> None:
+    from safetensors.numpy import save_file
+
+    tiny("Mistral").save_pretrained(tmp_path / "net")
+    other = {"layers.0.attention.wq.weight": np.zeros((64, 64), np.float32)}
+    save_file(other, tmp_path / "net" / "consolidated.safetensors")
+    assert export_decoder(tmp_path / "net", tmp_path / "out").is_file()
 
 
 def _other_vocabulary(folder: Path) -> None:

@@ -13,6 +13,7 @@ from lpot.core.errors import UnsupportedModel
 from lpot.core.weight_only.grid import Format
 from lpot.core.weight_only.nearest import round_to_nearest
 from lpot.core.weight_only.pack import pack_gptq
+from lpot.data.gptq_folder import LESS
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -25,8 +26,11 @@ from lpot.backends.torch.weight_only.kernels import FLOAT, KERNELS, Chooser  # n
 from lpot.backends.torch.weight_only.linear import WeightOnlyLinear  # noqa: E402
 
 
-def gptq_folder(place: Path, family: str = "Qwen2") -> tuple[Path, Any]:
-    """A folder in GPTQ's layout, and the FP32 module with the very weights it stands for."""
+def gptq_folder(
+    place: Path, family: str = "Qwen2", kind: str = "gptq", newer: bool = False
+) -> tuple[Path, Any]:
+    """A folder in GPTQ's layout, and the FP32 module with the very weights it stands for; a newer
+    one is in parts and does not say that columns are in their usual order."""
     model = tiny(family)
     model.save_pretrained(place)
     state = {name: value.numpy() for name, value in model.state_dict().items()}
@@ -34,20 +38,27 @@ def gptq_folder(place: Path, family: str = "Qwen2") -> tuple[Path, Any]:
         if not isinstance(module, torch.nn.Linear) or name == "lm_head":
             continue
         bits = 8 if name.endswith("v_proj") else 4
-        rounded = round_to_nearest(state.pop(f"{name}.weight"), Format(bits, 32))
-        packed = {f"{name}.{part}": array for part, array in pack_gptq(rounded).items()}
+        rounded = round_to_nearest(state.pop(f"{name}.weight"), Format(bits, 32, kind == "gptq"))
+        packed = {f"{name}.{part}": array for part, array in pack_gptq(rounded, LESS[kind]).items()}
+        if newer:
+            del packed[f"{name}.g_idx"]
         state |= {key: np.asarray(array) for key, array in packed.items()}
         with torch.no_grad():
             module.weight.copy_(torch.from_numpy(rounded.values()))
     state.pop("lm_head.weight", None) if model.config.tie_word_embeddings else None
     arrays = {name: np.ascontiguousarray(array) for name, array in state.items()}
-    safetensors_numpy.save_file(arrays, place / "model.safetensors", {"format": "pt"})
+    (place / "model.safetensors").unlink()
+    for number in range(2 if newer else 1):
+        part = dict(list(arrays.items())[number :: 2 if newer else 1])
+        name = f"model-{number}.safetensors" if newer else "model.safetensors"
+        safetensors_numpy.save_file(part, place / name, {"format": "pt"})
     config = json.loads((place / "config.json").read_text())
     config["quantization_config"] = {
         "quant_method": "gptq",
         "bits": 4,
         "group_size": 32,
         "sym": True,
+        "checkpoint_format": kind,
         "dynamic": {r"+:.*v_proj$": {"bits": 8, "group_size": 32}},
     }
     (place / "config.json").write_text(json.dumps(config))
@@ -107,9 +118,23 @@ def test_a_damaged_folder_is_told(tmp_path: Path) -> None:
     folder, _ = gptq_folder(tmp_path / "net")
     whole = (folder / "model.safetensors").read_bytes()
     (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UnsupportedModel, match=r"model\.safetensors: can't be read"):
+    with pytest.raises(UnsupportedModel, match=r"model\.safetensors: tensor .* is cut off"):
         load_decoder(folder)
     plain = tmp_path / "plain"
     tiny("Llama").save_pretrained(plain)
     with pytest.raises(UnsupportedModel, match="no quantization_config of GPTQ"):
         load_decoder(plain)
+
+
+def test_newer_files_of_other_tools_are_read(tmp_path: Path) -> None:
+    """Zero points as they are, several files, no g_idx."""
+    folder, truth = gptq_folder(tmp_path, kind="gptq_v2", newer=True)
+    ids = torch.arange(3, 20)[None]
+    with torch.no_grad():
+        found = load_decoder(folder, Chooser()).eval()(ids).logits
+        torch.testing.assert_close(found, truth(ids).logits, rtol=1e-4, atol=1e-4)
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"]["checkpoint_format"] = "marlin"
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedModel, match="'marlin', expected one of gptq, gptq_v2"):
+        load_gptq(folder)

@@ -16,7 +16,7 @@ from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Tradeoff
 from lpot.jobs.decoder.generate import generate
-from lpot.jobs.decoder.tokens import feeds
+from lpot.jobs.decoder.inputs import feeds
 from lpot.jobs.decoder.two_formats import second_format
 
 pytest.importorskip("torch")

@@ -14,7 +14,7 @@ from decoder.nets import tiny
 from lpot.core.errors import UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.decoder.generate import generate
-from lpot.jobs.decoder.tokens import feeds
+from lpot.jobs.decoder.inputs import feeds
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -54,6 +54,10 @@ VARIANTS: list[tuple[str, str, dict[str, Any]]] = [
     ("side by side", "StableLm", {"use_parallel_residual": True}),
     ("350m", "OPT", {"do_layer_norm_before": False, "word_embed_proj_dim": 32}),
     ("projected", "OPT", {"word_embed_proj_dim": 32}),
+    ("a share that Llama passes over", "Llama", rope("default", partial_rotary_factor=0.5)),
+    ("a cap that Gemma 3 passes over", "Gemma3", {"attn_logit_softcapping": 2.0}),
+    ("an old word for SiLU", "Llama", {"hidden_act": "swish"}),
+    ("tied, with a bias", "Phi", {"tie_word_embeddings": True}),
     ("no norm in the end", "OPT", {"_remove_final_layer_norm": True}),
 ]
 
@@ -69,7 +73,8 @@ def test_variants_compute_and_generate_what_transformers_does(
     family: str, changes: dict[str, Any], tmp_path: Path
 ) -> None:
     model = tiny(family, **changes)
-    found = written(model, tmp_path)
+    model.save_pretrained(tmp_path / "net")
+    found = written(tmp_path / "net", tmp_path / "out")
     with torch.no_grad():
         truth = model(torch.tensor(IDS)).logits.numpy()
         text = model.generate(
@@ -82,6 +87,40 @@ def test_variants_compute_and_generate_what_transformers_does(
     logits = found.backend.run(found, feeds(found.inputs or (), IDS))[0]
     np.testing.assert_allclose(logits, truth, atol=1e-5 * np.abs(truth).max())
     assert list(generate(found, IDS[0, :9], 12)) == text[0, 9:].tolist()
+
+
+LEFT_OUT = [
+    ("Phi3", "rms_norm_eps"),
+    ("Phi", "rope_parameters"),
+    ("StableLm", "rope_parameters"),
+    ("SmolLM3", "rope_parameters"),
+    ("Gemma2", "final_logit_softcapping"),
+    ("Gemma2", "query_pre_attn_scalar"),
+    ("Gemma3", "sliding_window"),
+    ("Starcoder2", "num_key_value_heads"),
+    ("Olmo2", "rms_norm_eps"),
+    ("Gemma", "hidden_act"),
+]
+
+
+@pytest.mark.parametrize("family, key", LEFT_OUT)
+def test_what_a_config_leaves_out_is_what_transformers_takes(
+    family: str, key: str, tmp_path: Path
+) -> None:
+    """Configs on hubs are often written by hand."""
+    tiny(family).save_pretrained(tmp_path / "net")
+    place = tmp_path / "net" / "config.json"
+    config = json.loads(place.read_text())
+    del config[key]
+    place.write_text(json.dumps(config))
+    model = transformers.AutoModelForCausalLM.from_pretrained(
+        tmp_path / "net", attn_implementation="eager"
+    ).eval()
+    found = written(tmp_path / "net", tmp_path / "out")
+    with torch.no_grad():
+        truth = model(torch.tensor(IDS)).logits.numpy()
+    logits = found.backend.run(found, feeds(found.inputs or (), IDS))[0]
+    np.testing.assert_allclose(logits, truth, atol=1e-5 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize("family", ("Llama", "GPT2", "OPT", "GPTNeoX", "Phi", "Mistral", "Gemma3"))
@@ -128,6 +167,7 @@ def test_a_model_with_another_head_is_not_taken_for_a_decoder(word: str, tmp_pat
         ("Gemma2", {"layer_types": ["chunked_attention"] * 2}, "'chunked_attention'"),
         ("Gemma2", {"layer_types": ["full_attention"]}, "1 layer_types for 2 layers"),
         ("Llama", {"num_key_value_heads": 3}, "4 heads share 3"),
+        ("GPTNeoX", {"rope_parameters": {"partial_rotary_factor": 0.1}}, "1 of the 16.*in pairs"),
     ],
 )
 def test_variants_that_are_not_known_are_told(

@@ -118,8 +118,15 @@ def _is_model(found: Any) -> bool:
 
 def calibration_source(text: str) -> Any:
     """A loader, what the function named makes, or a file of text for a decoder."""
-    if Path(text).suffix == ".txt" and Path(text).is_file():
-        return Path(text)
+    place = Path(text)
+    if place.is_file() and place.suffix != ".py":
+        return place
+    if not _REFERENCE.fullmatch(text) and place.suffix != ".py":
+        raise ConfigError(
+            f"given {text!r}, expected a file of text for a decoder, which this is not, or "
+            "pkg.mod:name",
+            "--calib",
+        )
     found = resolve(text, "--calib")
     if isinstance(found, type) or not is_loader(found):
         if not callable(found):

@@ -282,8 +282,8 @@ class Differentiable(Protocol[M_contra]):
 class InPlaceCache(Protocol):
     """A decoder whose KV cache is written to where it lies."""
 
-    def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
-        """What is read next, without the cache."""
+    def bind(self, inputs: Mapping[str, np.ndarray], tokens: tuple[int, ...], past: int) -> None:
+        """What is read next, without the cache: rows and tokens of it, behind so many others."""
         ...
 
     def run(self) -> np.ndarray:

@@ -148,7 +148,7 @@ def _made(given: Any) -> Any:
         return _made(given())
     raise CalibrationError(
         f"the calibration loader is {a_kind(given)}, which can't be iterated over: "
-        "give something with __iter__ or __getitem__"
+        "give something with __iter__ or __getitem__ (only decoders read files of text)"
     )
 
 

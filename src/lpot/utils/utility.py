@@ -18,6 +18,7 @@ import numpy.typing as npt
 from lpot.core.cpu import VNNI, probe
 from lpot.core.errors import ConfigError, NotAvailableYet, did_you_mean
 from lpot.core.framework import FRAMEWORKS, family
+from lpot.jobs.decoder.scores import last_word, perplexity
 from lpot.jobs.recover import get_tuning_history, recover
 
 logger = logging.getLogger(__name__)
@@ -168,6 +169,8 @@ __all__ = [
     "dump_elapsed_time",
     "get_backend",
     "get_tuning_history",
+    "last_word",
+    "perplexity",
     "recover",
     "set_backend",
     "singleton",

@@ -59,11 +59,12 @@ def unpack_matmul_nbits(
     return Rounded(fmt, codes, scales, offsets)
 
 
-def pack_gptq(rounded: Rounded) -> dict[str, npt.NDArray[np.generic]]:
+def pack_gptq(rounded: Rounded, less: int = 1) -> dict[str, npt.NDArray[np.generic]]:
     """The tensors of one linear in the files of GPTQ: qweight, qzeros, scales, g_idx.
 
     Words of 32 bits hold codes of 2, 4 or 8 bits: along the columns in `qweight` [K/.., N], along
-    the rows in `qzeros` [groups, N/..]. Zero points are written less one, as readers add it.
+    the rows in `qzeros` [groups, N/..]. Zero points are written less one, as readers add it; in the
+    format gptq_v2 as they are (`less` 0).
     """
     fmt = rounded.format
     columns = rounded.codes.shape[1]
@@ -71,18 +72,20 @@ def pack_gptq(rounded: Rounded) -> dict[str, npt.NDArray[np.generic]]:
     zeros = middle if rounded.zeros is None else rounded.zeros
     return {
         "qweight": _words(rounded.codes, fmt.bits).T.copy(),
-        "qzeros": _words(((zeros.astype(np.int16) - 1) & fmt.top).astype(np.uint8).T, fmt.bits),
+        "qzeros": _words(((zeros.astype(np.int16) - less) & fmt.top).astype(np.uint8).T, fmt.bits),
         "scales": np.ascontiguousarray(rounded.scales.T),
         "g_idx": (np.arange(columns) // fmt.width(columns)).astype(np.int32),
     }
 
 
-def unpack_gptq(tensors: dict[str, npt.NDArray[np.generic]], fmt: Format, columns: int) -> Rounded:
+def unpack_gptq(
+    tensors: dict[str, npt.NDArray[np.generic]], fmt: Format, columns: int, less: int = 1
+) -> Rounded:
     scales = np.asarray(tensors["scales"], np.float32).T
     rows = len(scales)
     codes = _codes(np.asarray(tensors["qweight"], np.int32).T, fmt.bits, columns)
-    less = _codes(np.asarray(tensors["qzeros"], np.int32), fmt.bits, rows).T
-    zeros = ((less.astype(np.int16) + 1) & fmt.top).astype(np.uint8)
+    stored = _codes(np.asarray(tensors["qzeros"], np.int32), fmt.bits, rows).T
+    zeros = ((stored.astype(np.int16) + less) & fmt.top).astype(np.uint8)
     alike = fmt.symmetric and bool((zeros == fmt.middle).all())
     return Rounded(fmt, codes, np.ascontiguousarray(scales), None if alike else zeros)
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sized
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
 
 from lpot.core.batch import as_array
-from lpot.jobs.decoder.tokens import IDS, MASK, PLACES
+from lpot.core.loader import length_of
+from lpot.jobs.decoder.inputs import IDS, MASK, PLACES
 
 TEXT = "text"
+MOST = 1 << 14  # items of a loader that does not tell how many it has
 # What may stand beside the tokens of a batch; other inputs make it one for a loader.
 BESIDE = frozenset({IDS, MASK, PLACES, "labels", "token_type_ids", "special_tokens_mask"})
 
@@ -22,15 +25,20 @@ def joined(source: Any) -> Any:
     >>> joined([{"input_ids": [[5, 6, 0]], "attention_mask": [[1, 1, 0]]}, {"input_ids": [7]}])
     array([5, 6, 7])
     """
-    if isinstance(source, str | bytes | Mapping | np.ndarray) or not isinstance(source, Sized):
+    if isinstance(source, Mapping):  # what a tokenizer returns
+        return source if _rows(source) is None else joined([source])
+    if isinstance(source, str | bytes) or hasattr(source, "shape"):
         return source
-    if hasattr(source, "shape") or not isinstance(source, Iterable) or not len(source):
-        return source
+    if isinstance(source, Iterator):  # it can be read once: what is of no use here goes back to it
+        first = list(islice(source, 1))
+        if not first or not _is_read(first[0]):
+            return chain(first, source)
+        source = [*first, *islice(source, MOST - 1)]
     texts: list[str] = []
     rows: list[np.ndarray] = []
-    for item in source:
-        if isinstance(item, Mapping) and isinstance(item.get(TEXT), str):
-            texts.append(item[TEXT])
+    for item in _items(source):
+        if (text := _text(item)) is not None:
+            texts.append(text)
         elif (found := _rows(item)) is not None:
             rows += found
         else:
@@ -42,6 +50,23 @@ def joined(source: Any) -> Any:
     if len({len(row) for row in rows}) == 1:
         return np.stack(rows)
     return np.concatenate(rows)
+
+
+def _items(source: Any) -> Iterable[Any]:
+    """A dataset without an iterator of its own need not end with an IndexError, nor a loader."""
+    count = length_of(source)
+    if isinstance(source, Iterable):
+        return islice(source, MOST if count is None else count)
+    return (source[at] for at in range(count or 0)) if hasattr(source, "__getitem__") else ()
+
+
+def _is_read(item: Any) -> bool:
+    return _text(item) is not None or _rows(item) is not None
+
+
+def _text(item: Any) -> str | None:
+    found = item.get(TEXT) if isinstance(item, Mapping) else item
+    return found if isinstance(found, str) else None
 
 
 def _rows(item: Any) -> list[np.ndarray] | None:

@@ -11,9 +11,10 @@ import numpy as np
 
 from lpot.core.errors import DataError, HistoryError
 from lpot.core.model import Model
+from lpot.jobs.decoder.inputs import is_cache
 from lpot.jobs.decoder.prepare import FP32_FOLDER, MODEL, OUT_FOLDER
 from lpot.jobs.decoder.reading import reader
-from lpot.jobs.decoder.tokens import is_cache, positions_in, tokenizer_in
+from lpot.jobs.decoder.tokens import positions_in, tokenizer_in
 from lpot.jobs.load import load
 
 

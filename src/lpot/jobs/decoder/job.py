@@ -19,10 +19,11 @@ from lpot.core.observations import Observations
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.result import Result
 from lpot.core.strategy import Tradeoff, Tradeoffs
+from lpot.jobs.decoder.inputs import fixed_rows, is_cache
 from lpot.jobs.decoder.paired import PairedPerplexity
-from lpot.jobs.decoder.phases import PhaseLook, compare_phases, token_case, told
+from lpot.jobs.decoder.phases import BATCHES, PhaseLook, compare_phases, token_case, told
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER, folder_of
-from lpot.jobs.decoder.tokens import GENAI, TOKENIZER, is_cache
+from lpot.jobs.decoder.tokens import GENAI, TOKENIZER
 from lpot.jobs.decoder.two_formats import second_format
 from lpot.jobs.tune.job import Job, weights_folder
 
@@ -114,7 +115,9 @@ class DecoderJob(Job):
             return
         self.listener.phase("timing prompts and tokens, batch 1 and 4")
         length = self.config.quantization.weight_only.prompt_length
-        found = compare_phases(self.model, result.model, length)
+        rows = fixed_rows(self.model.inputs)
+        batches = BATCHES if rows is None else (rows,)
+        found = compare_phases(self.model, result.model, length, batches)
         write_text(self.workspace.folder / "phases.json", json.dumps(found, indent=1) + "\n")
         self.add_note(told(found))
 

@@ -12,8 +12,8 @@ from lpot.core.batch import InputSpec
 from lpot.core.measure import Comparison, compare, latency, rounds_needed, turns
 from lpot.core.model import Model
 from lpot.core.trial import Score
+from lpot.jobs.decoder.inputs import feeds
 from lpot.jobs.decoder.reading import reader
-from lpot.jobs.decoder.tokens import feeds
 
 PAST = 128  # positions in the cache when a token is timed, at most half the prompt
 SECONDS = 0.3  # for a quick look at one phase
@@ -50,11 +50,11 @@ def prompt_case(length: int, batch: int = 1) -> Case:
     return Case(f"prompt of {length}, batch {batch}", batch, length, 0)
 
 
-def cases(length: int) -> tuple[Case, ...]:
+def cases(length: int, batches: Sequence[int] = BATCHES) -> tuple[Case, ...]:
     """Prompt and token, each in every batch size. Prompts side by side are shorter: the logits of
     a whole one take more memory than the weights in few bits."""
-    tokens = [token_case(length, rows) for rows in BATCHES]
-    return (*tokens, *(prompt_case(max(1, length // rows), rows) for rows in BATCHES))
+    tokens = [token_case(length, rows) for rows in batches]
+    return (*tokens, *(prompt_case(max(1, length // rows), rows) for rows in batches))
 
 
 class PhaseLook:
@@ -91,10 +91,12 @@ class PhaseLook:
         return timing.minimum
 
 
-def compare_phases(before: Model, after: Model, length: int) -> dict[str, dict[str, Any]]:
+def compare_phases(
+    before: Model, after: Model, length: int, batches: Sequence[int] = BATCHES
+) -> dict[str, dict[str, Any]]:
     """Both models in every case, in turns: seconds of each and how many times faster."""
     found: dict[str, dict[str, Any]] = {}
-    for case in cases(length):
+    for case in cases(length, batches):
         calls = [case.call(model) for model in (before, after)]
         rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
         count = rounds_needed(0.9)

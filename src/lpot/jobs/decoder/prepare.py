@@ -13,6 +13,7 @@ from lpot.core.model import Model
 from lpot.core.progress import Listener
 from lpot.core.workspace import default_folder
 from lpot.jobs.decoder.batches import joined
+from lpot.jobs.decoder.inputs import fixed_rows
 from lpot.jobs.decoder.module import as_onnx, is_module
 from lpot.jobs.decoder.tokens import TokenWindows, positions_in, windows_of
 from lpot.jobs.settings import change_config, with_name
@@ -156,6 +157,11 @@ def bound(request: Request, config: Config, model: Model) -> Request:
     for loader in (request.calib, request.eval_loader):
         if loader is not None and isinstance(loader, str):
             raise ConfigError("a text was given for a model without a tokenizer", "calib")
+    if (rows := fixed_rows(model.inputs) or 1) > 1:
+        raise DataError(
+            f"the model takes batches of just {rows} rows: export it with its batch left open, or "
+            "of one row"
+        )
     for windows in (request.calib, request.eval_loader, request.held_out):
         if isinstance(windows, TokenWindows):
             _check_reading(model, windows.bind(model.inputs))

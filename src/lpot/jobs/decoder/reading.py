@@ -12,7 +12,7 @@ from lpot.core.backend import Caching, InPlaceCache
 from lpot.core.batch import InputSpec
 from lpot.core.errors import DataError
 from lpot.core.model import Model
-from lpot.jobs.decoder.tokens import feeds, is_cache
+from lpot.jobs.decoder.inputs import feeds, is_cache
 
 
 class Reader(Protocol):
@@ -43,7 +43,7 @@ class _InPlace:
         self.cache, self.specs = cache, specs
 
     def call(self, ids: np.ndarray, past: int) -> Callable[[], np.ndarray]:
-        self.cache.bind(feeds(self.specs, ids, past))
+        self.cache.bind(feeds(self.specs, ids, past), ids.shape, past)
         return self.cache.run
 
 

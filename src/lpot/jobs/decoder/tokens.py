@@ -14,11 +14,12 @@ import numpy as np
 from lpot.core.batch import InputSpec, as_array
 from lpot.core.errors import CalibrationError, DataError
 from lpot.core.tune import guarded
+from lpot.jobs.decoder.inputs import feeds
 
 FEWEST = 2  # tokens of a window: one to read and one to predict
 IGNORED = -100  # a label that no metric asks for
-IDS, MASK, PLACES = "input_ids", "attention_mask", "position_ids"
 TOKENIZER, GENAI = "tokenizer.json", "genai_config.json"
+OLDER = ("tokenizer.model", "vocab.json")  # of other packages
 LONGEST_PLACE = 256  # letters of a path
 
 
@@ -69,48 +70,6 @@ class TokenWindows:
         for start in range(0, len(self.ids), self.batch_size):
             part = self.ids[start : start + self.batch_size]
             yield feeds(self.specs, part), self.labels[start : start + self.batch_size]
-
-
-def feeds(specs: Sequence[InputSpec], ids: np.ndarray, past: int = 0) -> dict[str, np.ndarray]:
-    """Everything that the model reads: tokens behind a cache of so many positions, of zeros."""
-    rows, count = ids.shape
-    found: dict[str, np.ndarray] = {}
-    for spec in specs:
-        if spec.name == IDS:
-            found[spec.name] = ids.astype(spec.dtype)
-        elif spec.name == MASK:
-            found[spec.name] = np.ones((rows, past + count), spec.dtype)
-        elif spec.name == PLACES:
-            places = np.arange(past, past + count, dtype=spec.dtype)
-            found[spec.name] = np.broadcast_to(places, (rows, count)).copy()
-        elif is_cache(spec):
-            found[spec.name] = np.zeros((rows, *_cache_sizes(spec, past)), spec.dtype)
-        else:
-            raise DataError(
-                f"the model's input {spec.name!r} can't be fed from text alone "
-                f"({IDS}, {MASK}, {PLACES}, past… or cache…): give a loader of whole batches "
-                "instead"
-            )
-    if not found and len(ids):
-        return {IDS: ids.astype(np.int64)}
-    return found
-
-
-def is_cache(spec: InputSpec) -> bool:
-    named = "past" in spec.name or "cache" in spec.name
-    return named and spec.shape is not None and len(spec.shape) == 4
-
-
-def _cache_sizes(spec: InputSpec, past: int) -> list[int]:
-    """All but the rows; the one size that the model leaves open is that of the past."""
-    sizes = list(spec.shape or ())[1:]
-    if sum(not isinstance(size, int) for size in sizes) > 1:
-        raise DataError(
-            f"the model's input {spec.name!r} has the shape {list(spec.shape or ())}: only the "
-            "batch and the past of a KV cache may be dynamic; export it with its other sizes "
-            "fixed"
-        )
-    return [size if isinstance(size, int) else past for size in sizes]
 
 
 def windows_of(source: Any, length: int, folder: Path | None, what: str) -> TokenWindows | None:
@@ -177,10 +136,16 @@ def tokenizer_in(folder: Path | None) -> Any:
     place = None if folder is None else folder / TOKENIZER
     if place is None or not place.is_file():
         where = "the model" if folder is None else str(folder)
+        older = [name for name in OLDER if folder is not None and (folder / name).is_file()]
+        way = (
+            f"transformers makes one of the {older[0]} there "
+            "(`AutoTokenizer.from_pretrained(folder).save_pretrained(folder)`)"
+            if older
+            else "save the tokenizer beside the model (`tokenizer.save_pretrained(folder)`)"
+        )
         raise DataError(
-            f"a text was given, but {where} has no {TOKENIZER} to tokenize it with: save the "
-            "tokenizer beside the model (`tokenizer.save_pretrained(folder)`), or give arrays of "
-            "tokens"
+            f"a text was given, but {where} has no {TOKENIZER} to tokenize it with: {way}, or "
+            "give arrays of tokens"
         )
     try:
         tokenizers = importlib.import_module("tokenizers")

@@ -173,7 +173,7 @@ def _backend(
     settings = {**weight_settings(config), "calibrated": calibrated}
     backend = found.for_approach(way, settings)
     few = [rule for rule in (*rules(config), *request.rules) if rule.asks_few_bits]
-    if not few or way == "weight_only" or wants_floats(config):
+    if not few or wants_floats(config):
         return backend
     try:
         return backend.offering_few_bits(few, settings)

@@ -13,12 +13,13 @@ from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.rotary import LONGEST
 from lpot.backends.onnx.decoder.shape import DecoderShape
-from lpot.backends.onnx.decoder.tensors import FolderTensors, NotedTensors, ObjectTensors
+from lpot.backends.onnx.decoder.tensors import NotedTensors, ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.save import write
 from lpot.core.draft import write_bytes, write_text
 from lpot.core.errors import UnsupportedModel, WorkspaceError
 from lpot.core.publish import drafting
+from lpot.data.safetensors_folder import FolderTensors
 
 # What a config raises that names sizes other than those of the tensors.
 DAMAGE = (KeyError, IndexError, TypeError, ValueError, ArithmeticError, AttributeError)
@@ -154,7 +155,7 @@ def _copy_known(config: Mapping[str, Any], folder: Path) -> None:
 
 
 def _parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
-    found = _object_parts(source) if not isinstance(source, str | Path) else _folder_parts(source)
+    found = _object_parts(source) if not isinstance(source, str | Path) else folder_parts(source)
     config, tensors = found
     what = _told(source)
     if config.get("quantization_config"):
@@ -172,7 +173,7 @@ def _object_parts(source: Any) -> tuple[dict[str, Any], Mapping[str, np.ndarray]
     return dict(source.config.to_dict()), ObjectTensors(source.state_dict())
 
 
-def _folder_parts(source: str | Path) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
+def folder_parts(source: str | Path) -> tuple[dict[str, Any], Mapping[str, np.ndarray]]:
     place = Path(source) / "config.json"
     try:
         config = json.loads(place.read_text("utf-8"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields, replace
 from typing import Any
 
+from lpot.backends.onnx.decoder.defaults import DEFAULTS
 from lpot.backends.onnx.decoder.rotary import KINDS, ORIGINAL
 from lpot.backends.onnx.decoder.shape import DecoderShape, Rope
 from lpot.core.errors import UnsupportedModel
@@ -18,14 +19,20 @@ OLD_KINDS = {"su": "longrope"}  # as the first Phi 3 wrote it
 
 def shape_of(config: Config) -> DecoderShape:
     """Raises UnsupportedModel with what is accepted where the architecture is not."""
-    family = str(config.get("model_type", ""))
+    family = str(config.get("model_type") or "")
+    if not family:
+        raise UnsupportedModel(
+            "config.json names no model_type: save the model again with `save_pretrained(folder)`"
+        )
     make = FAMILIES.get(family)
     if make is None:
         raise UnsupportedModel(
             f"a transformers model of type {family!r} can't be written as a decoder: supported "
-            f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file"
+            f"are {', '.join(sorted(FAMILIES))}; export it to ONNX yourself and give that file. A "
+            "model that generates no text can be given as an object, with batches as calib"
         )
     try:
+        config = {**DEFAULTS.get(family, {}), **config}
         shape = replace(make(config), tied=config.get("tie_word_embeddings") is not False)
         if shape.heads % shape.kv_heads:
             raise ValueError(f"{shape.heads} heads share {shape.kv_heads} keys and values")
@@ -37,6 +44,11 @@ def shape_of(config: Config) -> DecoderShape:
         raise UnsupportedModel(
             f"config.json of type {family!r} is damaged ({error}): save the model again"
         ) from error
+    if shape.rotary % 2:
+        raise UnsupportedModel(
+            f"config.json rotates {shape.rotary} of the {shape.head_dim} dimensions of a head: "
+            "rotary positions turn them in pairs"
+        )
     if shape.qk_norm and shape.head_dim != shape.stored_head:
         raise UnsupportedModel(
             f"heads of {shape.head_dim} with normed queries and keys are not supported: the "
@@ -95,9 +107,7 @@ def _windowed(config: Config) -> tuple[int, ...] | None:
 def _common(config: Config, **more: Any) -> DecoderShape:
     heads = int(config["num_attention_heads"])
     hidden = int(config["hidden_size"])
-    told = config.get("rope_parameters") or {}
     head_dim = int(config.get("head_dim") or hidden // heads)
-    share = told.get("partial_rotary_factor", config.get("partial_rotary_factor", 1.0))
     rope = _rope(config)
     positions = int(config.get("max_position_embeddings", 2048))
     if rope.kind == "longrope":  # beyond these other factors hold, for the whole text at once
@@ -113,10 +123,17 @@ def _common(config: Config, **more: Any) -> DecoderShape:
         "positions": positions,
         "activation": str(config.get("hidden_act", config.get("hidden_activation", "silu"))),
         "eps": float(config.get("rms_norm_eps", config.get("layer_norm_eps", 1e-6))),
-        "rotary": int(head_dim * (1.0 if share is None else float(share))),
+        "rotary": head_dim,
         "rope": rope,
     }
     return DecoderShape(**{**usual, **more})
+
+
+def _partly_rotated(config: Config, **more: Any) -> DecoderShape:
+    """Of the families that rotate a share of each head; the others pass over that setting."""
+    told, shape = config.get("rope_parameters") or {}, _common(config, **more)
+    share = told.get("partial_rotary_factor", config.get("partial_rotary_factor"))
+    return replace(shape, rotary=int(shape.head_dim * (1.0 if share is None else float(share))))
 
 
 def _llama(config: Config) -> DecoderShape:
@@ -125,6 +142,10 @@ def _llama(config: Config) -> DecoderShape:
 
 def _mistral(config: Config) -> DecoderShape:
     return _common(config, window=int(config.get("sliding_window") or 0))
+
+
+def _phi3(config: Config) -> DecoderShape:
+    return _partly_rotated(config, window=int(config.get("sliding_window") or 0))
 
 
 def _qwen(config: Config) -> DecoderShape:
@@ -148,13 +169,12 @@ def _gemma(config: Config, **more: Any) -> DecoderShape:
     return _common(config, **{**usual, **more})
 
 
-def _gemma2(config: Config, every: int = 2, **more: Any) -> DecoderShape:
+def _sandwiched(config: Config, every: int, **more: Any) -> DecoderShape:
     layers, windowed = int(config["num_hidden_layers"]), _windowed(config)
     seen = tuple(at for at in range(layers) if (at + 1) % every)
     return _gemma(
         config,
-        attention_scale=float(config.get("query_pre_attn_scalar", config["head_dim"])) ** -0.5,
-        attention_softcap=float(config.get("attn_logit_softcapping") or 0.0),
+        attention_scale=float(config["query_pre_attn_scalar"]) ** -0.5,
         final_softcap=float(config.get("final_logit_softcapping") or 0.0),
         window=int(config.get("sliding_window") or 0),
         windowed=seen if windowed is None else windowed,
@@ -163,12 +183,18 @@ def _gemma2(config: Config, every: int = 2, **more: Any) -> DecoderShape:
     )
 
 
+def _gemma2(config: Config) -> DecoderShape:
+    return _sandwiched(
+        config, 2, attention_softcap=float(config.get("attn_logit_softcapping") or 0.0)
+    )
+
+
 def _gemma3(config: Config) -> DecoderShape:
     """Layers that see a window have rotary positions of their own."""
     by_layer = config.get("rope_parameters") or {}
     whole = {"rope_theta": config.get("rope_theta") or 1e6, **(config.get("rope_scaling") or {})}
     local = {"rope_theta": config.get("rope_local_base_freq") or 1e4}  # as transformers 4 wrote it
-    return _gemma2(
+    return _sandwiched(
         {**config, "rope_parameters": by_layer.get(FULL) or whole},
         int(config.get("sliding_window_pattern") or 6),
         qk_norm="heads",
@@ -216,24 +242,21 @@ def _opt(config: Config) -> DecoderShape:
 
 
 def _gpt_neox(config: Config) -> DecoderShape:
-    told = config.get("rope_parameters") or {}
-    head_dim = int(config["hidden_size"]) // int(config["num_attention_heads"])
-    share: Any = told.get("partial_rotary_factor") or config.get("rotary_pct") or 0.25
-    theta: Any = config.get("rotary_emb_base") or 1e4
-    return _common(
-        {"rope_theta": theta, **config},
+    old = {"rotary_emb_base": "rope_theta", "rotary_pct": "partial_rotary_factor"}  # and its new
+    told = {new: config[word] for word, new in old.items() if config.get(word)}
+    return _partly_rotated(
+        {**config, **told},
         activation=str(config.get("hidden_act", "gelu")),
         gated=False,
         norm="layer",
         eps=float(config.get("layer_norm_eps", 1e-5)),
-        rotary=int(head_dim * float(share)),
         parallel=bool(config.get("use_parallel_residual", True)),
     )
 
 
 def _phi(config: Config) -> DecoderShape:
     _refuse(config, "qk_layernorm")
-    return _common(
+    return _partly_rotated(
         config,
         activation=str(config.get("hidden_act", "gelu_new")),
         gated=False,
@@ -271,7 +294,7 @@ def _stablelm(config: Config) -> DecoderShape:
     _refuse(config, "qk_layernorm")
     parallel = bool(config.get("use_parallel_residual"))
     eps = float(config.get("layer_norm_eps", 1e-5))
-    return _common(config, norm="layer", eps=eps, parallel=parallel, shared_norm=parallel)
+    return _partly_rotated(config, norm="layer", eps=eps, parallel=parallel, shared_norm=parallel)
 
 
 def _starcoder2(config: Config) -> DecoderShape:
@@ -294,7 +317,7 @@ FAMILIES: Mapping[str, Callable[[Config], DecoderShape]] = {
     "mistral": _mistral,
     "qwen2": _qwen,
     "qwen3": _qwen,
-    "phi3": _mistral,
+    "phi3": _phi3,
     "phi": _phi,
     "gemma": _gemma,
     "gemma2": _gemma2,

@@ -1,15 +1,16 @@
 """A tuned decoder in GPTQ's files, which transformers and vLLM read: safetensors and a config.
 
-Products of 2, 4 or 8 bits are written as qweight, qzeros, scales and g_idx; those with other bits
-than most are named in `dynamic`. Everything else, the head among it, stays in float: the INT8 of
-products that round their inputs while running has no place in these files.
+Products of 2, 4 or 8 bits are written as qweight, qzeros, scales and g_idx; `dynamic` names those
+with other bits than most, and those that stay in float: the INT8 of products that round their
+inputs while running has no place in these files. The head stays in float, too.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,19 +18,18 @@ from typing import Any
 import numpy as np
 from onnx import NodeProto
 
-from lpot.backends.onnx.decoder.export import copy_beside
+from lpot.backends.onnx.decoder.export import copy_beside, folder_parts
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.shape import DecoderShape
-from lpot.backends.onnx.decoder.tensors import FolderTensors
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
 from lpot.core.card import write_text
 from lpot.core.errors import UnsupportedModel, WorkspaceError
 from lpot.core.publish import drafting
-from lpot.core.weight_only.grid import Format, Rounded
+from lpot.core.weight_only.grid import PER_CHANNEL, Format, Rounded
 from lpot.core.weight_only.pack import pack_gptq, unpack_matmul_nbits
-from lpot.data.gptq_folder import FILE, PARTS, GptqFolder
+from lpot.data.gptq_folder import FILE, LESS, PARTS, GptqFolder
 
 PACKED = ("gpt2", "phi3", "gpt_neox")  # families that keep q, k, v in one weight
 
@@ -47,8 +47,8 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
     from safetensors import SafetensorError
     from safetensors.numpy import save_file
 
-    config = json.loads((source / "config.json").read_text("utf-8"))
-    weights = Weights(shape_of(config), FolderTensors(source))
+    config, stored = folder_parts(source)
+    weights = Weights(shape_of(config), stored)
     if weights.shape.family in PACKED:
         raise UnsupportedModel(
             f"decoders of type {weights.shape.family!r} keep several products in one weight, "
@@ -62,11 +62,15 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
     graph, _ = load_graph(model)
     products = list(_products(graph, weights))
     if not products:
-        raise UnsupportedModel(f"{model}: none of its products is quantized to few bits")
+        raise UnsupportedModel(
+            f"{model}: none of its products is quantized to few bits "
+            "(of a decoder with two formats, give the best_model.onnx beside it)"
+        )
+    kind = checkpoint_format(products)
     done = {f"{product.module}.weight" for product in products}
     tensors = {name: weights.tensors[name] for name in weights.tensors if name not in done}
     for product in products:
-        packed = pack_gptq(product.rounded)
+        packed = pack_gptq(product.rounded, LESS[kind])
         tensors |= {f"{product.module}.{part}": np.asarray(packed[part]) for part in PARTS}
     out.mkdir(parents=True, exist_ok=True)
     whole = {k: np.ascontiguousarray(v) for k, v in tensors.items()}
@@ -77,23 +81,28 @@ def write_gptq(model: Path, source: Path, out: Path) -> Path:
     except (OSError, SafetensorError) as error:  # a full disk
         raise WorkspaceError(f"{out / FILE}: can't be written ({error})") from error
     copy_beside(source, out)
-    config["quantization_config"] = quantization_config(products)
+    config["quantization_config"] = quantization_config(products, _floats(weights, products))
     write_text(out / "config.json", json.dumps(config, indent=1) + "\n")
     return out
 
 
-def quantization_config(products: list[Product]) -> dict[str, Any]:
-    """Bits and groups of most modules, and under `dynamic` those of the others."""
-    kinds = Counter((p.rounded.format.bits, p.rounded.format.group_size) for p in products)
-    (bits, size), _ = kinds.most_common(1)[0]
-    others = {
-        f"+:^{product.module}$".replace(".", r"\."): {
-            "bits": fmt.bits,
-            "group_size": fmt.group_size,
-        }
-        for product in products
-        if ((fmt := product.rounded.format).bits, fmt.group_size) != (bits, size)
+def checkpoint_format(products: list[Product]) -> str:
+    """Zero points less one, as most readers know them; as they are where one is the code 0, for
+    readers do not agree on what 0 less one is."""
+    zeros = [p.rounded.zeros for p in products if p.rounded.zeros is not None]
+    return "gptq" if all(each.all() for each in zeros) else "gptq_v2"
+
+
+def quantization_config(products: list[Product], floats: Sequence[str]) -> dict[str, Any]:
+    """Bits and groups of most modules; `dynamic` has those of the others, and what is in float."""
+    kinds = {p.module: (p.rounded.format.bits, p.rounded.format.group_size or -1) for p in products}
+    (bits, size), _ = Counter(kinds.values()).most_common(1)[0]
+    others: dict[str, dict[str, int]] = {
+        f"+:^{re.escape(module)}$": {"bits": kind[0], "group_size": kind[1]}
+        for module, kind in kinds.items()
+        if kind != (bits, size)
     }
+    others |= {f"-:^{re.escape(module)}$": {} for module in floats}
     return {
         "quant_method": "gptq",
         "bits": bits,
@@ -101,9 +110,18 @@ def quantization_config(products: list[Product]) -> dict[str, Any]:
         "desc_act": False,
         "sym": all(product.rounded.format.symmetric for product in products),
         "lm_head": False,
-        "checkpoint_format": "gptq",
+        "checkpoint_format": checkpoint_format(products),
         "dynamic": others,
     }
+
+
+def _floats(weights: Weights, products: list[Product]) -> list[str]:
+    """The products of all layers that are in no product of few bits."""
+    shape = weights.shape
+    words = ["q", "k", "v", "o", *(["gate"] if shape.gated else []), "up", "down"]
+    every = [weights.module(word, at) for at in range(shape.layers) for word in words]
+    few = {product.module for product in products}
+    return [module for module in every if module not in few]
 
 
 def read_gptq(folder: Path) -> dict[str, np.ndarray]:
@@ -114,8 +132,12 @@ def read_gptq(folder: Path) -> dict[str, np.ndarray]:
 
 
 def _products(graph: Graph, weights: Weights) -> Iterator[Product]:
-    """Every MatMulNBits of a layer; the head stays as it is in these files."""
+    """Every MatMulNBits of a layer; the head stays as it is in these files, and so does what AWQ
+    scales the inputs of."""
+    scaled = {node.output[0] for node in graph.nodes if node.name.endswith("/scaled_input:Mul")}
     for node in graph.nodes:
+        if node.input and node.input[0] in scaled:
+            continue
         if node.op_type == "MatMulNBits" and node.name.startswith("layers."):
             layer, _, word = node.name.split("/")  # such as layers.3/attn/o_proj
             parts = _parts(word.removesuffix("_proj"), _rounded(graph, node), weights.shape)
@@ -141,7 +163,8 @@ def _rounded(graph: Graph, node: NodeProto) -> Rounded:
     numbers = {word: int(attribute(node, word, 0)) for word in ("bits", "block_size", "K", "N")}
     arrays = [graph.weights[name] if name else None for name in node.input[1:4]]
     zeros = arrays[2] if len(arrays) > 2 else None
-    fmt = Format(numbers["bits"], numbers["block_size"], zeros is None)
+    whole = numbers["block_size"] > numbers["K"]
+    fmt = Format(numbers["bits"], PER_CHANNEL if whole else numbers["block_size"], zeros is None)
     assert arrays[0] is not None and arrays[1] is not None
     scales = np.asarray(arrays[1], np.float32).reshape(numbers["N"], -1)
     rows = None if zeros is None else np.asarray(zeros, np.uint8).reshape(numbers["N"], -1)

@@ -85,15 +85,15 @@ class InPlace:
             return None
         return cls(session, caches, rows, room)
 
-    def bind(self, inputs: Mapping[str, np.ndarray]) -> None:
+    def bind(self, inputs: Mapping[str, np.ndarray], tokens: tuple[int, ...], past: int) -> None:
         """What is read next, without the cache: tokens, and the mask that says where they stand."""
-        length = max(array.shape[1] for array in inputs.values())
+        length = past + tokens[1]
         if length > self.room:
             raise DataError(f"there is room for {self.room} tokens in the cache, not for {length}")
         for name, array in inputs.items():
             kept = self._inputs[name] = np.ascontiguousarray(array)
             self.binding.bind_input(name, "cpu", 0, kept.dtype, kept.shape, kept.ctypes.data)
-        shape = (*inputs["input_ids"].shape, self.answer.shape[-1])
+        shape = (*tokens, self.answer.shape[-1])
         if self._logits.shape != shape:
             self._logits = np.empty(shape, np.float32)
             place = ("cpu", 0, np.float32, shape, self._logits.ctypes.data)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -121,13 +121,16 @@ class Weights:
         return self._needed(word, None)
 
     def head(self) -> Linear:
-        """The head's own weight, or the embedding where they are one."""
-        for name in (self._words["head"], "lm_head"):
-            if f"{name}.weight" in self.tensors:
-                return self.tensors[f"{name}.weight"], self.tensors.get(f"{name}.bias")
-        if not self.shape.tied:
+        """The head's own weight, or the embedding where they are one; either may have a bias."""
+        names = (self._words["head"], "lm_head")
+        bias = self._first(f"{name}.bias" for name in names)
+        weight = self._first(f"{name}.weight" for name in names)
+        if weight is None and not self.shape.tied:
             self._plain(f"{self._words['head']}.weight")
-        return self.table("embedding"), None
+        return self.table("embedding") if weight is None else weight, bias
+
+    def _first(self, names: Iterable[str]) -> np.ndarray | None:
+        return next((self.tensors[name] for name in names if name in self.tensors), None)
 
     @property
     def is_tied(self) -> bool:

@@ -22,6 +22,7 @@ from lpot.core.progress import tracked
 
 OPSET, IR = 21, 10
 MICROSOFT = "com.microsoft"
+_ALIASES = {"swish": "silu", "gelu_python": "gelu", "gelu_accurate": "gelu_new"}
 _ACTIVATIONS = ("silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "quick_gelu")
 
 
@@ -34,9 +35,10 @@ class _Writer:
     def __init__(self, weights: Weights) -> None:
         self.source = weights
         self.shape: DecoderShape = weights.shape
-        if self.shape.activation not in _ACTIVATIONS:
+        self.activation = _ALIASES.get(self.shape.activation, self.shape.activation)
+        if self.activation not in _ACTIVATIONS:
             raise UnsupportedModel(
-                f"activation {self.shape.activation!r} is not supported; supported: "
+                f"activation {self.activation!r} is not supported; supported: "
                 f"{', '.join(_ACTIVATIONS)}"
             )
         self.nodes: list[NodeProto] = []
@@ -218,7 +220,7 @@ class _Writer:
         return self._linear("down", at, up, f"{stem}/down_proj")
 
     def _activation(self, x: str, stem: str) -> str:
-        word, name = self.shape.activation, f"{stem}/act"
+        word, name = self.activation, f"{stem}/act"
         if word == "relu":
             return self._op("Relu", [x], name)
         if word in ("silu", "quick_gelu"):

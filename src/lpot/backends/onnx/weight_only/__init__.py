@@ -36,13 +36,13 @@ from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.backends.onnx.weight_only.sensitivity import format_errors
 from lpot.backends.onnx.weight_only.two_phases import join_phases
 from lpot.backends.onnx.weight_only.ways import best_ways
-from lpot.core.backend import Approach, ModelSpec, Observations, Target
+from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
 from lpot.core.progress import tracked
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.repairs import NONE
-from lpot.core.space import Capability, OpInfo
+from lpot.core.space import Capability, OpInfo, Rule
 from lpot.core.strategy import Tradeoff
 from lpot.core.tensors import Pair
 
@@ -70,10 +70,13 @@ class WeightOnlyBackend(RoundingBackend):
 
     repairs = NONE
 
-    def __init__(self, wishes: Wishes = USUAL) -> None:
-        super().__init__(wishes)
+    def __init__(self, wishes: Wishes = USUAL, rules: Sequence[Rule] = ()) -> None:
+        super().__init__(wishes, rules)
         self.batches: tuple[Inputs, ...] = ()
         self.known: dict[OpKey, tuple[Tradeoff, ...]] = {}  # what `tradeoffs` found
+
+    def offering_few_bits(self, rules: Sequence[Rule], settings: Mapping[str, Any]) -> Backend[Any]:
+        return WeightOnlyBackend(Wishes(**settings), rules)
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> OnnxModel:
         graph, path = load_graph(source)
@@ -97,11 +100,7 @@ class WeightOnlyBackend(RoundingBackend):
                 continue
             key, node = key_of(given), present.get(given.name)
             ops[key] = self._info(model.prepared, node, key, target)
-        self.guard.save()
-        notes = tuple(
-            f"{word} is not used on this CPU: {why}" for word, why in self.guard.refused.items()
-        )
-        return Capability(ops, notes)
+        return Capability(self.with_formats(model.prepared, ops, target), self.refused())
 
     def _info(self, graph: Graph, node: NodeProto | None, key: OpKey, target: Target) -> OpInfo:
         if node is None:

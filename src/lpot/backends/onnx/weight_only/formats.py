@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from lpot.backends.onnx.abilities import dynamic_choices
 from lpot.core.backend import Target
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
+from lpot.core.space import TensorRule
 from lpot.core.weight_only.grid import GROUPS, Format
 
 NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND = "rtn", "awq", "gptq", "learned", "signround"
 SYM, ASYM = "sym", "asym"
+WIDTHS = {"int2": 2, "int3": 3, "int4": 4, "int8": 8}
 BY_COST = (NEAREST, AWQ, GPTQ, LEARNED, SIGNROUND)  # of rounding, the cheapest first
 
 
@@ -27,6 +29,24 @@ class Wishes:
     prompt_length: int = 512
     calibrated: bool = True  # are there data for GPTQ and AWQ?
     exact: bool = False  # are group sizes to be just these, with the last group of a row filled up?
+
+
+def asked(wishes: Wishes, rule: TensorRule) -> Wishes:
+    """The wishes with what a rule says of formats in their place.
+
+    >>> asked(Wishes(), TensorRule(dtype=("int4", "fp32"), group_size=(32,))).bits
+    (4,)
+    """
+    bits = tuple(WIDTHS[dtype] for dtype in rule.dtype if dtype in WIDTHS)
+    ways = tuple(word for word in rule.algorithm if word not in ("minmax", "kl"))
+    return replace(
+        wishes,
+        bits=bits or wishes.bits,
+        group_size=rule.group_size or wishes.group_size,
+        exact=bool(rule.group_size),
+        scheme=tuple(s for s in rule.scheme if s in ("sym", "asym")) or wishes.scheme,
+        algorithm=ways or wishes.algorithm,
+    )
 
 
 def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[OpConfig]:

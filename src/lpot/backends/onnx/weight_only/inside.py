@@ -6,30 +6,18 @@ Everything else is as it was: the same recipe, search and history.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-
-from onnx import NodeProto
+from collections.abc import Iterator, Mapping
 
 from lpot.backends.onnx.gains import shapes_of
-from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.weight_only.emit import emit
-from lpot.backends.onnx.weight_only.formats import Wishes, label
-from lpot.backends.onnx.weight_only.kept import (
-    RoundingBackend,
-    formats,
-    weights_alone,
-    why_no_formats,
-)
+from lpot.backends.onnx.weight_only.kept import RoundingBackend, weights_alone
 from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.core.backend import Approach, Observations, Target
 from lpot.core.histogram import TensorStats
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.repairs import Repairs
-from lpot.core.space import Capability, OpInfo, Rule, TensorRule, select
-
-WIDTHS = {"int2": 2, "int3": 3, "int4": 4, "int8": 8}
+from lpot.core.space import Capability
 
 
 class FewBitsBackend(RoundingBackend):
@@ -40,44 +28,12 @@ class FewBitsBackend(RoundingBackend):
 
     chained = False
 
-    def __init__(self, wishes: Wishes, rules: Sequence[Rule]) -> None:
-        super().__init__(wishes)
-        self.rules = tuple(rules)
-
     def inspect(
         self, model: OnnxModel, approach: Approach = "static", target: Target = "this"
     ) -> Capability:
         found = super().inspect(model, approach, target)
-        ops = dict(found.ops)
-        graph = split_gemm(model.prepared)
-        nodes = {node.name: node for node in graph.nodes}
-        for rule in self.rules:
-            for key in select(rule, found.ops)[0]:
-                ops[key] = self._with_formats(graph, nodes.get(key.name), ops[key], rule, target)
-        self.guard.save()
-        refused = (f"{word} is not used on this CPU: {w}" for word, w in self.guard.refused.items())
-        return Capability(ops, (*found.notes, *refused))
-
-    def _with_formats(
-        self, graph: Graph, node: NodeProto | None, info: OpInfo, rule: Rule, target: Target
-    ) -> OpInfo:
-        """What the op can be besides what it could; or the same, with the reason why."""
-        reason = "no such op is left" if node is None else why_no_formats(graph, node)
-        if node is None or reason:
-            return replace(info, reason=info.reason or reason)
-        assert rule.weight is not None
-        possible = formats(graph, node, asked(self.wishes, rule.weight), target)
-        few = [c for c in possible if c.mode == "weight_only" and c not in info.choices]
-        more = self.allowed(graph, node, few)
-        if not more:
-            return replace(info, reason=info.reason or self._why_none(few))
-        return replace(info, choices=(*more, *info.choices), reason="", follower=False)
-
-    def _why_none(self, refused: Sequence[OpConfig]) -> str:
-        """What the guard says of the formats asked for."""
-        known = self.guard.refused
-        told = [f"{w}: {known[w]}" for w in map(label, refused) if w in known]
-        return "; ".join(("no low-bit format pays off for it on this CPU", *told))
+        ops = self.with_formats(split_gemm(model.prepared), found.ops, target)
+        return Capability(ops, (*found.notes, *self.refused()))
 
     def build(
         self, model: OnnxModel, recipe: Recipe, observations: Observations | None = None
@@ -147,21 +103,3 @@ class FewBitsBackend(RoundingBackend):
 
 def without_few_bits(recipe: Recipe) -> Recipe:
     return recipe.with_float(weights_alone(recipe))
-
-
-def asked(wishes: Wishes, rule: TensorRule) -> Wishes:
-    """The wishes with what a rule says of formats in their place.
-
-    >>> asked(Wishes(), TensorRule(dtype=("int4", "fp32"), group_size=(32,))).bits
-    (4,)
-    """
-    bits = tuple(WIDTHS[dtype] for dtype in rule.dtype if dtype in WIDTHS)
-    ways = tuple(word for word in rule.algorithm if word not in ("minmax", "kl"))
-    return replace(
-        wishes,
-        bits=bits or wishes.bits,
-        group_size=rule.group_size or wishes.group_size,
-        exact=bool(rule.group_size),
-        scheme=tuple(s for s in rule.scheme if s in ("sym", "asym")) or wishes.scheme,
-        algorithm=ways or wishes.algorithm,
-    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from lpot.backends.onnx.weight_only.emit import Stored
 from lpot.backends.onnx.weight_only.formats import (
     NEAREST,
     Wishes,
+    asked,
     label,
     product_choices,
     table_choices,
@@ -26,10 +28,12 @@ from lpot.core.backend import Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.space import OpInfo, Rule, select
 
 SMALL = 4096  # weights, below which nothing is won
 KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
 USUAL = Wishes()
+LAST = 99  # bits of what is not stored in few
 COMPARED = "compared"  # a folder of weights
 
 
@@ -38,8 +42,9 @@ class RoundingBackend(OnnxBackend):
 
     chained = True  # is a weight rounded for the inputs that the rounded ones before it give?
 
-    def __init__(self, wishes: Wishes = USUAL) -> None:
+    def __init__(self, wishes: Wishes = USUAL, rules: Sequence[Rule] = ()) -> None:
         self.wishes = wishes
+        self.rules = tuple(rules)  # that ask for formats of their own
         self.store: WeightStore | None = None
         self.guard = Guard(self.versions(), wishes.prompt_length)
 
@@ -61,6 +66,45 @@ class RoundingBackend(OnnxBackend):
                 self.store = store
                 return True
         return not weights_alone(recipe)
+
+    def with_formats(
+        self, graph: Graph, ops: Mapping[OpKey, OpInfo], target: Target
+    ) -> dict[OpKey, OpInfo]:
+        """What ops can be, with the formats that rules ask for."""
+        found, nodes = dict(ops), {node.name: node for node in graph.nodes}
+        for rule in self.rules:
+            for key in select(rule, ops)[0]:
+                found[key] = self._with_asked(graph, nodes.get(key.name), found[key], rule, target)
+        self.guard.save()
+        return found
+
+    def _with_asked(
+        self, graph: Graph, node: NodeProto | None, info: OpInfo, rule: Rule, target: Target
+    ) -> OpInfo:
+        """What the op can be besides what it could; or the same, with the reason why."""
+        reason = "no such op is left" if node is None else why_no_formats(graph, node)
+        if node is None or reason:
+            return replace(info, reason=info.reason or reason)
+        assert rule.weight is not None
+        possible = formats(graph, node, asked(self.wishes, rule.weight), target)
+        few = [c for c in possible if c.mode == "weight_only" and c not in info.choices]
+        more = self.allowed(graph, node, few)
+        if not more:
+            return replace(info, reason=info.reason or self._why_none(few))
+        choices = tuple(sorted((*more, *info.choices), key=_bits))
+        return replace(info, choices=choices, reason="", follower=False)
+
+    def _why_none(self, refused: Sequence[OpConfig]) -> str:
+        """What the guard says of the formats asked for."""
+        known = self.guard.refused
+        told = [f"{w}: {known[w]}" for w in map(label, refused) if w in known]
+        return "; ".join(("no low-bit format pays off for it on this CPU", *told))
+
+    def refused(self) -> tuple[str, ...]:
+        """A note on each format that the guard has ruled out."""
+        return tuple(
+            f"{word} is not used on this CPU: {w}" for word, w in self.guard.refused.items()
+        )
 
     def allowed(
         self, graph: Graph, node: NodeProto, choices: Iterable[OpConfig]
@@ -137,3 +181,11 @@ def why_no_formats(graph: Graph, node: NodeProto) -> str:
 def _columns(graph: Graph, node: NodeProto) -> int | None:
     table = graph.weights.get(node.input[0])
     return int(table.shape[1]) if table is not None and table.ndim == 2 else None
+
+
+def _bits(config: OpConfig) -> int:
+    """The fewest bits come first, and behind them whatever else an op can be."""
+    weight = config.weight
+    if config.mode != "weight_only" or weight is None or weight.bits is None:
+        return LAST
+    return weight.bits
