@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +211,38 @@ def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(
     assert guard.times(64, 80, config) is None and "wrong" in guard.refused[label(config)]
     monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.is_right", lambda self: 1.0)
     monkeypatch.setattr(
-        "lpot.backends.onnx.weight_only.guard._Lone.seconds",
-        lambda self, tokens: 1.0 if self.config.is_float else 30.0,
+        "lpot.backends.onnx.weight_only.guard._Lone.turn",
+        lambda self, tokens: lambda: 1.0 if self.config.is_float else 30.0,
     )
     slow = Guard({}, prompt_length=8)
     assert not slow.allows(32, 96, config, 0.3)
     assert "0.03 of FP32's speed" in slow.refused[label(config)]
+
+
+def test_a_machine_that_is_disturbed_for_a_while_tells_the_same_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While another program takes a core, both formats take twice as long."""
+    clock = {"turns": 0}
+
+    def turn(self: _Lone, tokens: int) -> Callable[[], float]:
+        def timed() -> float:
+            clock["turns"] += 1
+            disturbed = 2.0 if clock["turns"] // 10 % 2 == 0 else 1.0
+            return disturbed * (1.0 if self.config.is_float else 0.5) * tokens
+
+        return timed
+
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.turn", turn)
+    guard = Guard({}, prompt_length=8)
+    for config in product_choices(Wishes(), "this", 64):
+        low = guard.times(64, 112, config)
+        plain = guard.times(64, 112, FP32)  # timed again beside each format
+        assert plain is not None and low is not None
+        share = 1.0 if config.is_float else 0.5
+        assert (low.token / plain.token, low.prompt / plain.prompt) == (share, share)
+    least = guard.times(64, 112, FP32)
+    assert least is not None and (least.token, least.prompt) == (1.0, 8.0)
 
 
 @pytest.mark.parametrize("bits", (4, 8))
