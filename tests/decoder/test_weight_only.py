@@ -256,11 +256,12 @@ def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
         assert lone.is_right() == 1.0
 
 
-def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so() -> None:
+@pytest.mark.parametrize("place", (0, 1))
+def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so(place: int) -> None:
     backend = WeightOnlyBackend(Wishes(calibrated=False))
     model = backend.load(small_net())
     observations = backend.observe(model, _ids(), (0,))[0]
-    (dynamic,) = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"]
+    dynamic = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"][place]
     key = next(key for key in backend.inspect(model).ops if key.name == "first")
     probe = observations.probe[0]
     low = backend.build(model, Recipe({key: dynamic}), observations)
@@ -268,6 +269,38 @@ def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so() -> None:
     ((option,),) = backend.tradeoffs(model, {key: (dynamic,)}, observations).values()
     assert option.error == pytest.approx(divergence(truth[0], found[0]), rel=1e-3)
     assert option.error > 0
+
+
+@pytest.mark.parametrize("opset", (13, 21))
+def test_a_token_with_huge_activations_leaves_the_others_their_precision(opset: int) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((64, 96)).astype(np.float32)
+    x = rng.standard_normal((2, 9, 64)).astype(np.float32)
+    x[0, 0] *= 1e4
+    x[1, 3] = 0
+    info = helper.make_tensor_value_info
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+            "g",
+            [info("x", TensorProto.FLOAT, ["rows", "tokens", 64])],
+            [info("y", TensorProto.FLOAT, None)],
+            [onnx.numpy_helper.from_array(weight, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=8,
+    )
+    backend = WeightOnlyBackend(Wishes(calibrated=False))
+    model = backend.load(proto)
+    (key,) = backend.inspect(model).ops
+    low = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"]
+    truth = x @ weight
+    off = []
+    for config in low:
+        (found,) = backend.run(backend.build(model, Recipe({key: config})), {"x": x})
+        rows = np.abs(found - truth).max(-1) / np.maximum(np.abs(truth).max(-1), 1e-6)
+        off.append(rows.max())
+    assert len(low) == 2 and off[0] > 0.5 and off[1] < 0.05
 
 
 def test_divergence_is_that_of_scipy() -> None:
