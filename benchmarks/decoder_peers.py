@@ -75,6 +75,17 @@ class OnnxRuntime:
         cache.bind(feeds({}, ids, past))
         return cache.run
 
+    def run_in_pieces(self, ids: np.ndarray, piece: int) -> Callable[[], Any]:
+        """A prompt, each piece behind those before it."""
+        cache = InPlace(self.session, self.places, *ids.shape)
+
+        def run() -> None:
+            for at in range(0, ids.shape[1], piece):
+                cache.bind(feeds({}, ids[:, at : at + piece], at))
+                cache.run()
+
+        return run
+
 
 class OpenVino:
     """NNCF's weight compression of the same ONNX file, run by OpenVINO."""

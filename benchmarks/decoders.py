@@ -36,17 +36,19 @@ from lpot.jobs.decoder.losses import KnownLosses, Loss, digest
 from lpot.jobs.decoder.paired import spread, standing
 from lpot.metric.language import losses
 
-PAST, PROMPT = 128, 512
-# Name, rows, tokens, positions in the cache; calls in a turn: before the clock starts, and timed.
+PAST, PROMPT, PIECE = 128, 512, 256
+# Name, rows, tokens, positions in the cache, tokens at a time; calls in a turn: before the clock
+# starts, and timed.
 CASES = (
-    ("token", 1, 1, PAST, 30, 60),
-    ("token x4", 4, 1, PAST, 10, 20),
-    ("prompt", 1, PROMPT, 0, 1, 1),
+    ("token", 1, 1, PAST, 1, 30, 60),
+    ("token x4", 4, 1, PAST, 1, 10, 20),
+    ("prompt", 1, PROMPT, 0, PROMPT, 1, 1),
+    ("prompt in pieces", 1, PROMPT, 0, PIECE, 1, 1),  # ONNX Runtime alone
 )
 
 
 Maker = Callable[[], Decoder]
-Case = tuple[int, int, int]  # rows, tokens, positions in the cache
+Case = tuple[int, int, int, int]  # rows, tokens, positions in the cache, tokens at a time
 
 
 class Apart:
@@ -108,9 +110,11 @@ def _answer(make: Maker, clock: Callable[[], float], pipe: Any) -> None:
 
 
 def _call(decoder: Decoder, case: Case) -> Callable[[], Any]:
-    rows, tokens, past = case
-    ids = np.random.default_rng(0).integers(3, 90, (4, PROMPT))
-    return decoder.run(ids[:rows, :tokens], past)
+    rows, tokens, past, piece = case
+    ids = np.random.default_rng(0).integers(3, 90, (4, PROMPT))[:rows, :tokens]
+    if piece < tokens and isinstance(decoder, OnnxRuntime):
+        return decoder.run_in_pieces(ids, piece)
+    return decoder.run(ids, past)
 
 
 def turn(run: Callable[[], Any], count: int, clock: Callable[[], float]) -> float:
@@ -153,10 +157,10 @@ class Text:
 def phases(fp32: Apart, other: Apart, options: Any) -> dict[str, Any]:
     """Of each phase, milliseconds of the other and how many times faster: medians of turns."""
     found: dict[str, Any] = {}
-    for name, rows, count, past, before, calls in CASES:
+    for name, rows, count, past, piece, before, calls in CASES:
         if name not in options.cases.split(","):
             continue
-        case = (rows, count, past)
+        case = (rows, count, past, piece)
         pairs = [
             [each.median(case, before, calls) for each in (fp32, other)]
             for _ in range(options.rounds)
@@ -165,7 +169,8 @@ def phases(fp32: Apart, other: Apart, options: Any) -> dict[str, Any]:
         edges = np.quantile(ratios, (0.1, 0.9))
         found[name] = round(float(np.median(ratios)), 3)
         found[f"{name} between"] = [round(float(edge), 2) for edge in edges]
-        found[f"{name} ms"] = round(1e3 * float(np.median([after for _, after in pairs])), 2)
+        for word, times in zip(("FP32 ms", "ms"), zip(*pairs, strict=True), strict=True):
+            found[f"{name} {word}"] = round(1e3 * float(np.median(times)), 2)
     return found
 
 

@@ -168,6 +168,6 @@ def test_no_phase_is_slower_than_in_fp32(slow: float) -> None:
         for option in tradeoffs[key]
         if option.config == chosen[key]
     )
-    assert prompt <= 0.85  # clocks of single ops are not exact
-    if slow < 0.85:  # nothing is given up where nothing is too slow
+    assert prompt <= 0.92  # clocks of single ops are not exact
+    if slow < 0.92:  # nothing is given up where nothing is too slow
         assert set(chosen.values()) == {INT4}

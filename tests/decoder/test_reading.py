@@ -52,6 +52,23 @@ def test_text_in_pieces_is_read_as_a_whole(family: str, tmp_path: Path) -> None:
                 np.testing.assert_allclose(part, whole[:rows, start:end], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+def test_a_long_prompt_is_read_in_pieces(
+    family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = loaded(family, tmp_path)
+    whole = reader(model, 1, 30).call(IDS[:1], 0)().copy()
+    monkeypatch.setattr("lpot.jobs.decoder.reading.PIECE", 7)
+    reading = reader(model, 1, 30)
+    call = reading.call(IDS[:1], 0)
+    for _ in range(2):  # what is timed is called again and again
+        last = call()
+        assert last.shape[1] == 3
+        np.testing.assert_allclose(last, whole[:, 21:], rtol=1e-3, atol=1e-3)
+    with pytest.raises(DataError, match="room for 30 tokens"):
+        reader(model, 1, 30).call(np.tile(IDS[:1], 2), 0)()
+
+
 def test_what_the_runtime_refuses_is_told(tmp_path: Path) -> None:
     reading = reader(loaded("Llama", tmp_path), 2, 24)
     reading.call(IDS[:, :9], 0)()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +211,38 @@ def test_a_kernel_that_is_wrong_or_missing_or_slow_is_refused(
     assert guard.times(64, 80, config) is None and "wrong" in guard.refused[label(config)]
     monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.is_right", lambda self: 1.0)
     monkeypatch.setattr(
-        "lpot.backends.onnx.weight_only.guard._Lone.seconds",
-        lambda self, tokens: 1.0 if self.config.is_float else 30.0,
+        "lpot.backends.onnx.weight_only.guard._Lone.turn",
+        lambda self, tokens: lambda: 1.0 if self.config.is_float else 30.0,
     )
     slow = Guard({}, prompt_length=8)
     assert not slow.allows(32, 96, config, 0.3)
     assert "0.03 of FP32's speed" in slow.refused[label(config)]
+
+
+def test_a_machine_that_is_disturbed_for_a_while_tells_the_same_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While another program takes a core, both formats take twice as long."""
+    clock = {"turns": 0}
+
+    def turn(self: _Lone, tokens: int) -> Callable[[], float]:
+        def timed() -> float:
+            clock["turns"] += 1
+            disturbed = 2.0 if clock["turns"] // 10 % 2 == 0 else 1.0
+            return disturbed * (1.0 if self.config.is_float else 0.5) * tokens
+
+        return timed
+
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.guard._Lone.turn", turn)
+    guard = Guard({}, prompt_length=8)
+    for config in product_choices(Wishes(), "this", 64):
+        low = guard.times(64, 112, config)
+        plain = guard.times(64, 112, FP32)  # timed again beside each format
+        assert plain is not None and low is not None
+        share = 1.0 if config.is_float else 0.5
+        assert (low.token / plain.token, low.prompt / plain.prompt) == (share, share)
+    least = guard.times(64, 112, FP32)
+    assert least is not None and (least.token, least.prompt) == (1.0, 8.0)
 
 
 @pytest.mark.parametrize("bits", (4, 8))
@@ -229,11 +256,12 @@ def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
         assert lone.is_right() == 1.0
 
 
-def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so() -> None:
+@pytest.mark.parametrize("place", (0, 1))
+def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so(place: int) -> None:
     backend = WeightOnlyBackend(Wishes(calibrated=False))
     model = backend.load(small_net())
     observations = backend.observe(model, _ids(), (0,))[0]
-    (dynamic,) = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"]
+    dynamic = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"][place]
     key = next(key for key in backend.inspect(model).ops if key.name == "first")
     probe = observations.probe[0]
     low = backend.build(model, Recipe({key: dynamic}), observations)
@@ -241,6 +269,38 @@ def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so() -> None:
     ((option,),) = backend.tradeoffs(model, {key: (dynamic,)}, observations).values()
     assert option.error == pytest.approx(divergence(truth[0], found[0]), rel=1e-3)
     assert option.error > 0
+
+
+@pytest.mark.parametrize("opset", (13, 21))
+def test_a_token_with_huge_activations_leaves_the_others_their_precision(opset: int) -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((64, 96)).astype(np.float32)
+    x = rng.standard_normal((2, 9, 64)).astype(np.float32)
+    x[0, 0] *= 1e4
+    x[1, 3] = 0
+    info = helper.make_tensor_value_info
+    proto = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"], name="product")],
+            "g",
+            [info("x", TensorProto.FLOAT, ["rows", "tokens", 64])],
+            [info("y", TensorProto.FLOAT, None)],
+            [onnx.numpy_helper.from_array(weight, "w")],
+        ),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=8,
+    )
+    backend = WeightOnlyBackend(Wishes(calibrated=False))
+    model = backend.load(proto)
+    (key,) = backend.inspect(model).ops
+    low = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"]
+    truth = x @ weight
+    off = []
+    for config in low:
+        (found,) = backend.run(backend.build(model, Recipe({key: config})), {"x": x})
+        rows = np.abs(found - truth).max(-1) / np.maximum(np.abs(truth).max(-1), 1e-6)
+        off.append(rows.max())
+    assert len(low) == 2 and off[0] > 0.5 and off[1] < 0.05
 
 
 def test_divergence_is_that_of_scipy() -> None:

@@ -37,6 +37,10 @@ class Timetable:
             self._known[name] = measure()
         return self._known[name]
 
+    def lower(self, name: str, seconds: float) -> None:
+        """Measured again: the least is nearest to what an undisturbed machine takes."""
+        self._known[name] = min(seconds, self._known.get(name, seconds))
+
     def save(self) -> None:
         keep(self.path, dict(sorted(self._known.items())), "times are")
 

@@ -10,6 +10,7 @@ import numpy as np
 from onnx import NodeProto, helper
 
 from lpot.backends.onnx.abilities import RECURRENT, TABLES
+from lpot.backends.onnx.by_token import BY_TOKEN, in_one_range
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.passes.correct_bias import Means, bias_shift
 from lpot.backends.onnx.plan import Plan, output_of
@@ -63,6 +64,7 @@ class _Emitter:
         self.params: dict[str, QuantParams] = {}
         self.low_made = self._tensors_made_low()
         self.shared: dict[str, tuple[str, str, str]] = {}  # tensor → dynamic quantization of it
+        self.ranged: dict[str, tuple[str, str]] = {}  # tensor → its rows in one range, their scales
 
     def emit(self) -> Graph:
         for name in self.graph.inputs:
@@ -238,7 +240,9 @@ class _Emitter:
         if node.op_type in RECURRENT:
             self._emit_recurrent(node, config)
             return
-        source = self._reader(node.input[0], low=False)
+        source, rows = self._reader(node.input[0], low=False), ""
+        if config.activation.granularity == BY_TOKEN:
+            source, rows = self._in_one_range(source)
         quantized, scale, zero = self._dynamic_input(source)
         stem, _, _ = self._store_weight(node, config)
         data, weight_scale, weight_zero = self._parts(stem)
@@ -254,12 +258,15 @@ class _Emitter:
             else ""
         )
         product = self.fresh(f"{base}/product") if bias else output
+        scaled = self.fresh(f"{base}/scaled") if rows else product
         integer, floats = self.fresh(f"{base}/integer"), self.fresh(f"{base}/float")
         scales = self.fresh(f"{base}/both_scales")
         self._add("MatMulInteger", [quantized, data, zero, weight_zero], integer)
         self._add("Cast", [integer], floats, to=1)
         self._add("Mul", [scale, weight_scale], scales)
-        self._add("Mul", [floats, scales], product)
+        self._add("Mul", [floats, scales], scaled)
+        if rows:
+            self._add("Mul", [scaled, rows], product)
         if bias:
             self._add("Add", [product, bias], output)
 
@@ -301,6 +308,14 @@ class _Emitter:
         if key not in self.cache:
             self.cache[key] = np.ascontiguousarray(self.weights[name].T), np.empty(0)
         return self.cache[key][0]
+
+    def _in_one_range(self, source: str) -> tuple[str, str]:
+        if source not in self.ranged:
+            nodes, constants, *found = in_one_range(source, self.graph.opset, self.fresh)
+            self.nodes += nodes
+            self.weights |= constants
+            self.ranged[source] = found[0], found[1]
+        return self.ranged[source]
 
     def _dynamic_input(self, source: str) -> tuple[str, str, str]:
         if source not in self.shared:

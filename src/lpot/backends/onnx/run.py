@@ -38,14 +38,19 @@ def session(
     graph: Graph,
     level: ort.GraphOptimizationLevel = ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
     profile_to: str = "",
+    takes_turns: bool = False,
 ) -> ort.InferenceSession:
     """A session on a graph; the big tensors are shared with it, not copied through a proto.
 
     `profile_to` is the beginning of the file's name that the runtime writes its ops' times to.
+    One that `takes_turns` leaves the cores to other sessions once a run is over: its threads would
+    look for work for some 50 ms otherwise, and take a core from whatever is timed next.
     """
     skeleton, aside = graph.skeleton()
     options = _options()
     options.graph_optimization_level = level
+    if takes_turns:
+        options.add_session_config_entry("session.force_spinning_stop", "1")
     if profile_to:
         options.enable_profiling = True
         options.profile_file_prefix = profile_to

@@ -1,4 +1,8 @@
-"""Tokens read behind a KV cache: in place where the backend can, else copied from call to call."""
+"""Tokens read behind a KV cache: in place where the backend can, else copied from call to call.
+
+In place, a prompt is read in pieces: each attends only to what is before it, so that attention does
+less than for the whole at once, and the logits need the room of a piece alone.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +18,15 @@ from lpot.core.errors import DataError
 from lpot.core.model import Model
 from lpot.jobs.decoder.inputs import feeds, is_cache
 
+PIECE = 256  # tokens; with fewer the products become slower, with more the attention
+
 
 class Reader(Protocol):
     """A decoder in the middle of a text."""
 
     def call(self, ids: np.ndarray, past: int) -> Callable[[], np.ndarray]:
-        """What reads these tokens ([rows, tokens]) behind so many others, and gives their logits.
+        """What reads these tokens ([rows, tokens]) behind so many others, and gives logits: those
+        of the last token are the last of them.
 
         The tokens before are those of the calls before; where there were none, zeros. May be
         called again and again: that is how a phase is timed.
@@ -43,8 +50,19 @@ class _InPlace:
         self.cache, self.specs = cache, specs
 
     def call(self, ids: np.ndarray, past: int) -> Callable[[], np.ndarray]:
-        self.cache.bind(feeds(self.specs, ids, past), ids.shape, past)
-        return self.cache.run
+        step = PIECE if len(ids) == 1 else ids.shape[1]  # of several rows the runtime takes no more
+        pieces = [(at, ids[:, at : at + step]) for at in range(0, ids.shape[1], step)]
+        if len(pieces) == 1:  # bound once: binding a token takes as long as a product
+            self.cache.bind(feeds(self.specs, ids, past), ids.shape, past)
+            return self.cache.run
+
+        def run() -> np.ndarray:
+            for at, piece in pieces:
+                self.cache.bind(feeds(self.specs, piece, past + at), piece.shape, past + at)
+                logits = self.cache.run()
+            return logits
+
+        return run
 
 
 class _Copied:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from lpot.backends.onnx.abilities import dynamic_choices
+from lpot.backends.onnx.by_token import BY_TOKEN
 from lpot.core.backend import Target
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
 from lpot.core.space import TensorRule
@@ -61,7 +62,9 @@ def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[Op
             for size in sizes[-1:] if bits == 8 else sizes:
                 for algorithm in _algorithms(bits, wishes):
                     yield _config(bits, scheme, size, algorithm)
-    yield dynamic_choices("MatMul", True, target)[0]
+    dynamic = dynamic_choices("MatMul", True, target)[0]
+    yield dynamic
+    yield replace(dynamic, activation=replace(dynamic.activation, granularity=BY_TOKEN))
     yield FP32
 
 
@@ -130,5 +133,6 @@ def label(config: OpConfig) -> str:
     weight = config.weight
     assert weight is not None
     if config.mode == "dynamic":
-        return f"dynamic-{weight.bits}"
+        by_token = config.activation.granularity == BY_TOKEN
+        return f"dynamic-{weight.bits}" + ("-token" if by_token else "")
     return f"{weight.dtype}-{weight.scheme}-g{weight.group_size}-{weight.algorithm}"

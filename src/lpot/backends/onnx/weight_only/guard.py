@@ -1,15 +1,18 @@
 """Every format is tried and timed on the CPU at hand before it may be used.
 
 A kernel may be missing, wrong, or a trap: on some CPUs a format of fewer bits is thirty times
-slower than FP32. Times are kept for the machine, so that each shape is timed once.
+slower than FP32. A format is timed in turns with FP32: what disturbs the machine for a while, or
+takes a core from it, slows both, and what counts is the share of FP32's time. Shares are kept for
+the machine, so that each shape is timed once.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from onnx import TensorProto, helper
@@ -30,10 +33,12 @@ from lpot.core.weight_only.grid import Format, Rounded
 logger = logging.getLogger(__name__)
 
 FAILURES: tuple[type[Exception], ...] = (UnsupportedModel, *ORT_ERRORS)
-SECONDS = 0.1  # for one shape in one format and phase
+SECONDS = 0.03  # of a turn
+ROUNDS = 7  # turns of each; the median of their ratios is not moved by three that were disturbed
 # Bytes of FP32 weights that a token is timed on: a decoder's fit in no cache, not even in 4 bits.
 CACHE = 1 << 28
 MOST_COPIES = 512
+PROMPT_COPIES, PROMPT_BYTES = 8, 1 << 26
 TOLERANCE = 0.05  # of the outputs' amplitude: products of 8-bit activations are off by a per cent
 SLOWER = 1.0  # of FP32's time, from which on a format does not pay
 
@@ -57,6 +62,7 @@ class Guard:
         self.table = Timetable.of_this_machine(versions)
         self.prompt_length = prompt_length
         self.refused: dict[str, str] = {}  # format → why
+        self._turns: dict[tuple[int, int, int], Callable[[], float]] = {}
 
     def times(self, columns: int, rows: int, config: OpConfig) -> Times | None:
         """None where the format is not available or wrong here."""
@@ -68,20 +74,42 @@ class Guard:
             if self.table.seconds(f"product {name} right", lone.is_right) == 0.0:
                 self.refused[label(config)] = "its kernel gives wrong results here"
                 return None
-            token = self.table.seconds(f"bound {name} token", lambda: lone.seconds(1))
-            length = self.prompt_length
-            prompt = self.table.seconds(f"bound {name} {length}", lambda: lone.seconds(length))
+            return Times(*(self._seconds(lone, name, tokens) for tokens in (1, self.prompt_length)))
         except FAILURES as error:
             self.refused[label(config)] = f"it has no kernel here ({first_line(error)})"
             return None
-        return Times(token, prompt)
+
+    def _seconds(self, lone: _Lone, name: str, tokens: int) -> float:
+        word = "token" if tokens == 1 else str(tokens)
+        plain = f"turns fp32 {lone.columns}x{lone.rows} {word}"
+        whole = self.table.seconds(plain, lambda: self._plain(lone, tokens)())
+        if lone.config.is_float:
+            return whole
+        share = self.table.seconds(f"turns {name} {word}", lambda: self._share(lone, tokens, plain))
+        return share * self.table.seconds(plain, lambda: whole)
+
+    def _plain(self, lone: _Lone, tokens: int) -> Callable[[], float]:
+        """A turn of FP32. Of the last shape asked for, the session is kept for all formats."""
+        key = lone.columns, lone.rows, tokens
+        if key not in self._turns:
+            shape = lone.columns, lone.rows
+            self._turns = {k: turn for k, turn in self._turns.items() if k[:2] == shape}
+            self._turns[key] = replace(lone, config=FP32).turn(tokens)
+        return self._turns[key]
+
+    def _share(self, lone: _Lone, tokens: int, plain: str) -> float:
+        """Of FP32's time, in turns with it."""
+        fp32, low = self._plain(lone, tokens), lone.turn(tokens)
+        pairs = [(low(), fp32()) for _ in range(ROUNDS)]
+        self.table.lower(plain, min(pair[1] for pair in pairs))
+        return float(np.median([mine / whole for mine, whole in pairs]))
 
     def allows(self, columns: int, rows: int, config: OpConfig, share: float) -> bool:
         """Is it right here, and no slower than FP32 in the mix of phases asked for?"""
         if config.is_float:
             return True
-        plain = self.times(columns, rows, FP32)
         found = self.times(columns, rows, config)
+        plain = self.times(columns, rows, FP32)  # which is timed again beside each format
         if plain is None or found is None:
             return found is not None
         if found.mix(plain, share) <= SLOWER:
@@ -91,6 +119,7 @@ class Guard:
         return False
 
     def save(self) -> None:
+        self._turns = {}
         self.table.save()
 
 
@@ -109,10 +138,10 @@ class _Lone:
         truth = x["x0"] @ (self._stored().values().T if self._is_rounded else self._weight())
         return float(np.abs(found - truth).max() <= TOLERANCE * np.abs(truth).max())
 
-    def seconds(self, tokens: int) -> float:
-        size = self.columns * self.rows * 4
-        copies = 1 if tokens > 1 else max(1, min(MOST_COPIES, CACHE // size))
-        opened = session(self._graph(copies))
+    def turn(self, tokens: int) -> Callable[[], float]:
+        """What times a call, over and over for a moment, and gives the seconds of one product."""
+        copies = self._copies(tokens)
+        opened = session(self._graph(copies), takes_turns=True)
         # Bound once: handing over hundreds of arrays takes as long as the products themselves.
         binding = opened.io_binding()
         for name, array in _inputs(copies, tokens, self.columns).items():
@@ -120,13 +149,22 @@ class _Lone:
         for at in range(copies):
             made = OrtValue.ortvalue_from_shape_and_type([tokens, self.rows], np.float32)
             binding.bind_ortvalue_output(f"y{at}", made)
-        timing = latency(
-            lambda: opened.run_with_iobinding(binding),
-            warmup=2,
-            seconds=SECONDS,
-            clock=quiet_clock(),
-        )
-        return timing.minimum / copies
+
+        def timed() -> float:
+            call = partial(opened.run_with_iobinding, binding)
+            timing = latency(call, warmup=1, seconds=SECONDS, minimum=1, clock=quiet_clock())
+            return timing.minimum / copies
+
+        return timed
+
+    def _copies(self, tokens: int) -> int:
+        """So many that a token's weights come from memory; that a prompt's product is one among
+        others, with threads that are awake."""
+        size = self.columns * self.rows * 4
+        if tokens == 1:
+            return max(1, min(MOST_COPIES, CACHE // size))
+        size += tokens * (self.columns + self.rows) * 4
+        return max(1, min(PROMPT_COPIES, MOST_COPIES, PROMPT_BYTES // size))
 
     @property
     def _is_rounded(self) -> bool:

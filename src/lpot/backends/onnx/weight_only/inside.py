@@ -89,8 +89,8 @@ class FewBitsBackend(RoundingBackend):
         for key in products:
             node = nodes[key.name]
             columns, rows = graph.weights[node.input[1]].shape
-            plain = self.guard.times(columns, rows, FP32)
             quick = self.guard.times(columns, rows, few[key])
+            plain = self.guard.times(columns, rows, FP32)
             if plain is None or quick is None:
                 continue
             count = 1
