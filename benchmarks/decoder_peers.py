@@ -72,7 +72,7 @@ class OnnxRuntime:
         """With the cache in place, as generators run it."""
         rows, tokens = ids.shape
         cache = InPlace(self.session, self.places, rows, past + tokens)
-        cache.bind(feeds({}, ids, past))
+        cache.bind(feeds({}, ids, past), ids.shape, past)
         return cache.run
 
     def run_in_pieces(self, ids: np.ndarray, piece: int) -> Callable[[], Any]:
@@ -81,7 +81,8 @@ class OnnxRuntime:
 
         def run() -> None:
             for at in range(0, ids.shape[1], piece):
-                cache.bind(feeds({}, ids[:, at : at + piece], at))
+                part = ids[:, at : at + piece]
+                cache.bind(feeds({}, part, at), part.shape, at)
                 cache.run()
 
         return run
