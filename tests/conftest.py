@@ -38,7 +38,11 @@ MOMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("lpot", "jobs.benchmark.order"): {"Settings": partial(Settings, seconds=0.3)},
     ("lpot", "jobs.benchmark.quick_look"): {"SECONDS": 0.02},
     ("lpot", "jobs.decoder.phases"): {"SECONDS": 0.02, "TURN": 0.02},
-    ("onnxruntime", "backends.onnx.weight_only.guard"): {"SECONDS": 0.005, "MOST_COPIES": 4},
+    ("onnxruntime", "backends.onnx.weight_only.guard"): {
+        "SECONDS": 0.001,
+        "ROUNDS": 1,
+        "MOST_COPIES": 4,
+    },
     ("torch", "backends.torch.weight_only.kernels"): {"SECONDS": 0.005},
     ("tensorflow", "backends.tensorflow.offer"): {"SECONDS": 0.01},
 }

@@ -19,6 +19,7 @@ from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
 from lpot.backends.onnx.weight_only.guard import Guard, _Lone
 from lpot.backends.onnx.weight_only.hessians import CHANCE
+from lpot.backends.onnx.weight_only.kept import formats
 from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
 from lpot.core.errors import UnsupportedModel
@@ -223,6 +224,7 @@ def test_a_machine_that_is_disturbed_for_a_while_tells_the_same_shares(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """While another program takes a core, both formats take twice as long."""
+    monkeypatch.setattr("lpot.backends.onnx.weight_only.guard.ROUNDS", 7)
     clock = {"turns": 0}
 
     def turn(self: _Lone, tokens: int) -> Callable[[], float]:
@@ -256,12 +258,13 @@ def test_no_weight_of_a_timed_product_is_packed_with_another(bits: int) -> None:
         assert lone.is_right() == 1.0
 
 
-@pytest.mark.parametrize("place", (0, 1))
-def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so(place: int) -> None:
+@pytest.mark.parametrize("levelled", (True, False))
+def test_the_error_of_rounded_inputs_is_that_of_the_model_built_so(levelled: bool) -> None:
     backend = WeightOnlyBackend(Wishes(calibrated=False))
     model = backend.load(small_net())
     observations = backend.observe(model, _ids(), (0,))[0]
-    dynamic = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"][place]
+    choices = product_choices(backend.wishes, "this", 64, levelled)
+    (dynamic,) = [config for config in choices if config.mode == "dynamic"]
     key = next(key for key in backend.inspect(model).ops if key.name == "first")
     probe = observations.probe[0]
     low = backend.build(model, Recipe({key: dynamic}), observations)
@@ -293,14 +296,31 @@ def test_a_token_with_huge_activations_leaves_the_others_their_precision(opset: 
     backend = WeightOnlyBackend(Wishes(calibrated=False))
     model = backend.load(proto)
     (key,) = backend.inspect(model).ops
-    low = [c for c in product_choices(backend.wishes, "this", 64) if c.mode == "dynamic"]
     truth = x @ weight
     off = []
-    for config in low:
+    for levelled in (True, False):
+        choices = product_choices(backend.wishes, "this", 64, levelled)
+        (config,) = [each for each in choices if each.mode == "dynamic"]
         (found,) = backend.run(backend.build(model, Recipe({key: config})), {"x": x})
         rows = np.abs(found - truth).max(-1) / np.maximum(np.abs(truth).max(-1), 1e-6)
         off.append(rows.max())
-    assert len(low) == 2 and off[0] > 0.5 and off[1] < 0.05
+    assert off[0] > 0.5 and off[1] < 0.05
+
+
+def test_only_inputs_that_a_norm_has_levelled_are_rounded_with_one_scale(tmp_path: Path) -> None:
+    from lpot.backends import export_decoder
+
+    backend = WeightOnlyBackend(Wishes(calibrated=False))
+    graph = backend.load(export_decoder(tiny("Llama"), tmp_path)).prepared
+    found: dict[str, set[str | None]] = {}
+    for node in graph.nodes:
+        if node.op_type == "MatMul":
+            choices = formats(graph, node, backend.wishes, "this")
+            words = {c.activation.granularity for c in choices if c.mode == "dynamic"}
+            found.setdefault(node.name.split("/")[-1], set()).update(words)
+    by_token = {name for name, words in found.items() if words == {"per_token"}}
+    assert by_token == {"o_proj", "down_proj"}
+    assert all(words == {"per_tensor"} for name, words in found.items() if name not in by_token)
 
 
 def test_divergence_is_that_of_scipy() -> None:

@@ -28,8 +28,8 @@ from lpot.strategy.order import is_fp32
 
 SIZE = 0.1  # of the bytes saved, beside time: of two equally fast formats the smaller is taken
 EXTRA = 2  # evaluations besides those that halving needs
-# Of FP32's time in each phase, as clocks of single ops tell it: where other programs disturb it,
-# the same INT8 product takes up to a fifth longer against FP32 from minute to minute (AVX2).
+# Of FP32's time in each phase, as clocks of single ops tell it: where other programs disturb it, an
+# INT8 product takes up to a fifth longer against FP32 from one minute to the next (AVX2).
 NO_SLOWER = 0.92
 WEIGHTS = (0.1, 0.2, 0.4, 0.8, 1.6)  # that a phase which would be slower gets besides
 NEARER = 0.95  # of the loss that is aimed at once a mix has met the bar on a part of the data alone

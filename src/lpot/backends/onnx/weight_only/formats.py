@@ -50,11 +50,14 @@ def asked(wishes: Wishes, rule: TensorRule) -> Wishes:
     )
 
 
-def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[OpConfig]:
+def product_choices(
+    wishes: Wishes, target: Target, columns: int, levelled: bool = False
+) -> Iterator[OpConfig]:
     """Of a product with a constant matrix of so many columns: the fewest bits first, FP32 last.
 
     In 8 bits the largest groups lose next to nothing, and are the fastest; a zero point of their
-    own gains them nothing.
+    own gains them nothing. Where a norm has levelled the tokens of its input, one scale does for
+    all when it is rounded; elsewhere a text far from the calibration data may hold a huge one.
     """
     sizes = list(wishes.group_size) if wishes.exact else fitting(wishes.group_size, columns)
     for bits in sorted(wishes.bits):
@@ -63,8 +66,8 @@ def product_choices(wishes: Wishes, target: Target, columns: int) -> Iterator[Op
                 for algorithm in _algorithms(bits, wishes):
                     yield _config(bits, scheme, size, algorithm)
     dynamic = dynamic_choices("MatMul", True, target)[0]
-    yield dynamic
-    yield replace(dynamic, activation=replace(dynamic.activation, granularity=BY_TOKEN))
+    by_token = replace(dynamic.activation, granularity=BY_TOKEN)
+    yield dynamic if levelled else replace(dynamic, activation=by_token)
     yield FP32
 
 

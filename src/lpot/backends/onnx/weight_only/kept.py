@@ -30,6 +30,7 @@ from lpot.core.errors import CalibrationError
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import OpInfo, Rule, select
 
+NORMS = ("LayerNormalization", "RMSNormalization")  # with anything in front, such as Skip
 SMALL = 4096  # weights, below which nothing is won
 KINDS = ("MatMul", "Gemm", "Gather", "Einsum")
 USUAL = Wishes()
@@ -158,7 +159,14 @@ def formats(graph: Graph, node: NodeProto, wishes: Wishes, target: Target) -> tu
     """
     if node.op_type == "Gather":
         return tuple(table_choices(wishes, graph.weights[node.input[0]].shape[1]))
-    return tuple(product_choices(wishes, target, len(graph.weights[node.input[1]])))
+    columns = len(graph.weights[node.input[1]])
+    return tuple(product_choices(wishes, target, columns, _is_levelled(graph, node)))
+
+
+def _is_levelled(graph: Graph, node: NodeProto) -> bool:
+    """Does a norm over each token give its input?"""
+    before = graph.producers.get(node.input[0])
+    return before is not None and before.op_type.endswith(NORMS)
 
 
 def why_no_formats(graph: Graph, node: NodeProto) -> str:
