@@ -377,6 +377,19 @@ def test_a_tokenizer_of_another_package_is_told_how_to_turn(name: str, tmp_path:
         tokenizer_in(tmp_path)
 
 
+def test_the_limits_of_a_training_do_not_cut_a_text_off(tmp_path: Path) -> None:
+    from decoder.test_decoder_job import folder_with_tokenizer, text
+
+    source = folder_with_tokenizer(tmp_path / "net")
+    tokenizer = tokenizer_in(source)
+    tokenizer.enable_truncation(40)
+    tokenizer.enable_padding(length=40)
+    tokenizer.save(str(source / "tokenizer.json"))
+    found = windows_of(text(96), 32, source, "text")
+    assert found is not None and found.ids.shape == (3, 32)
+    assert len(tokenizer_in(source).encode("w1 w2").ids) == 2
+
+
 def test_mistrals_own_layout_beside_the_weights_is_passed_over(tmp_path: Path) -> None:
     from safetensors.numpy import save_file
 

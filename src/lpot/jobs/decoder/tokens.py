@@ -156,6 +156,9 @@ def tokenizer_in(folder: Path | None) -> Any:
     found = guarded(lambda: tokenizers.Tokenizer.from_file(str(place)))
     if isinstance(found, Exception):  # plain Exceptions, of a library in Rust
         raise DataError(f"{place}: can't be read ({found}): save the tokenizer again") from found
+    # Files that were written behind a training keep its limits: a text would end at 512 tokens.
+    found.no_truncation()
+    found.no_padding()
     return found
 
 

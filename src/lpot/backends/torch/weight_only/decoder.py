@@ -29,7 +29,7 @@ def load_decoder(folder: Path, chooser: Chooser | None = None) -> nn.Module:
         bias = plain.pop(f"{name}.bias", None)
         rounded = stored.rounded(name)
         kernel = choose(rounded)
-        held = None if bias is None else torch.from_numpy(bias)
+        held = None if bias is None else torch.from_numpy(bias.copy())
         _put(model, name, WeightOnlyLinear(rounded, held, kernel))
     state = {name: torch.from_numpy(array.copy()) for name, array in plain.items()}
     missing, unknown = model.load_state_dict(state, strict=False)
