@@ -97,7 +97,7 @@ class PrunerSpec:
         for name in self.parameters:
             if name not in known:
                 raise ConfigError(
-                    f"unknown parameter {name!r}{did_you_mean(name, known)} "
+                    f"unknown parameter {name!r}{did_you_mean(name, known) or '.'} "
                     f"Allowed: {', '.join(known)}",
                     name,
                 )

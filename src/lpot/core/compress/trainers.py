@@ -70,7 +70,7 @@ class Trainers:
         known = self._known.get(family(framework), {})
         if name not in known:
             raise ConfigError(
-                f"unknown {self.what} {name!r}{did_you_mean(name, known)} "
+                f"unknown {self.what} {name!r}{did_you_mean(name, known) or '.'} "
                 f"Available for {framework}: {', '.join(known) or 'none'}; register your own with "
                 f"{self.what}_registry",
                 path,

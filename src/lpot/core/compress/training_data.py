@@ -43,6 +43,11 @@ class TrainingData:
         """Where a training goes on that was stopped."""
         self._epoch = epoch
 
+    @property
+    def keeps_its_place(self) -> bool:
+        """Are batches that were read gone for who reads next?"""
+        return hasattr(self._given, "__next__") and not hasattr(self._given, "reset")
+
     def __iter__(self) -> Iterator[Any]:
         given = self._given
         source = given if is_loader(given) and not isinstance(given, type) else self._made()

@@ -10,11 +10,11 @@ from lpot.core.blame import raised as blame
 from lpot.core.calibration import owned
 from lpot.core.compress.prunable import Fits
 from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.samples import first
 from lpot.core.compress.training_data import TrainingData
-from lpot.core.progress import Listener
 from lpot.core.tune import guarded
 
-SAMPLES = 256  # of the training data
+SAMPLES, EACH = 256, 32  # of the training data, and of a batch: its columns are held at once
 
 
 class Fitting:
@@ -29,11 +29,10 @@ class Fitting:
         self._batches = guarded(lambda: few(loader))
         loader.set_epoch(0)
 
-    def __call__(self, pruners: Pruners, listener: Listener) -> None:
+    def __call__(self, pruners: Pruners) -> None:
         batches = self._batches
         if isinstance(batches, Exception):  # the training will tell what is wrong with its data
             return
-        listener.phase("fitting the weights that are left")
         found = guarded(lambda: self._fit(pruners.masks, batches))
         pruners.hold()
         if isinstance(found, Exception):
@@ -46,8 +45,8 @@ def few(loader: Iterable[Any]) -> list[Inputs]:
     seen = 0
     for raw in loader:
         batch = owned(Batch(split(raw, None).inputs))
-        found.append(batch.inputs)
-        seen += batch.size
+        found.append(first(batch.inputs, EACH) if batch.size > EACH else batch.inputs)
+        seen += min(batch.size, EACH)
         if seen >= SAMPLES:
             break
     return found

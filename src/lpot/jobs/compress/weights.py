@@ -236,7 +236,7 @@ class WeightPruning:
         before = self.pruners.zeros() if self._fitting is not None else 0
         prune()
         if self._fitting is not None and self.pruners.zeros() > before:
-            self._fitting(self.pruners, self.listener)
+            self._fitting(self.pruners)
 
     def _remember(self) -> None:
         if self._evaluator is None or self.baseline is None:
@@ -293,7 +293,8 @@ class WeightPruning:
             self._file = training_file(
                 self.config, "pruning", [store], loader, self.listener.note, others
             )
-            if isinstance(self.backend, Fits) and _refits(self.config):
+            readable = not loader.keeps_its_place
+            if isinstance(self.backend, Fits) and readable and _refits(self.config):
                 self._fitting = Fitting(self.backend, self.native, loader, self.notes.append)
         return self.backend.hooked_loop(plain(section), loader, self.hooks, self._file)
 
