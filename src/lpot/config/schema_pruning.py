@@ -157,6 +157,12 @@ class StructuredPruning(Section):
     temperature: Number = Field(
         default=4.0, gt=0, description="Temperature of the softened outputs."
     )
+    logits: Number = Field(
+        default=1.0,
+        ge=0,
+        description="Weight of the loss on softened outputs. 0 trains by the layers alone, which "
+        "few images are learned by heart less.",
+    )
     features: Number = Field(
         default=1.0, ge=0, description="Weight of the loss on intermediate layers."
     )

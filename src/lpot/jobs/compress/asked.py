@@ -53,6 +53,7 @@ def settings_of(section: StructuredPruning, seed: int) -> Structured:
         epochs=section.epochs,
         learning_rate=section.learning_rate,
         temperature=section.temperature,
+        logits=section.logits,
         features=section.features,
         labels=section.labels,
         mixup=section.mixup,

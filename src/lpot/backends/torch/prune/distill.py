@@ -165,12 +165,15 @@ def _loss(
             wanted = [_wide(item) for item in tensors(teacher(*positional, **named))]
         given = [_wide(item) for item in tensors(student(*positional, **named))]
     pairs = [pair for pair in zip(given, wanted, strict=True) if pair[0].is_floating_point()]
-    loss = (
-        settings.logits
-        * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
-    )
     # Where the width of a block's output was pruned there is nothing to compare with.
     alike = [name for name in small.names if small.seen[name].shape == large.seen[name].shape]
+    # Without the last block among them, nothing but the outputs reaches the layers behind.
+    enough = settings.features > 0 and alike[-1:] == list(small.names[-1:]) != []
+    weight = settings.logits or (0.0 if enough else 1.0)
+    loss = (
+        weight
+        * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
+    )
     for name in alike:
         error = relative_error(_wide(small.seen[name]), _wide(large.seen[name]))
         loss = loss + settings.features / len(alike) * error
