@@ -46,23 +46,23 @@ def test_minilm_is_cut_fitted_distilled_and_quantized(example: Any, tmp_path: Pa
     assert found["pruned INT8 F1"] >= 0.99 * found["FP32 F1"]
 
 
-def test_magnitude_pruning_by_yaml(example: Any, tmp_path: Path) -> None:
-    (found,) = example("magnitude").main(
-        ["--data", str(DATA), "--workspace", str(tmp_path), "--sparsity", "0.5", "--epochs", "16"]
-    )
-    assert found["holds the bar"] and found["accuracy"] >= 0.99 * found["FP32"]
-    assert found["target reached"]
-    assert found["sparsity"] == pytest.approx(0.5, abs=1e-3)
-
-
-@pytest.mark.parametrize(("sparsity", "epochs"), [(0.8, 16), (0.97, 6)])
-def test_a_sparsity_that_can_not_hold_the_bar(
+@pytest.mark.parametrize(("sparsity", "epochs"), [(0.5, 16), (0.8, 40)])
+def test_magnitude_pruning_by_yaml(
     example: Any, tmp_path: Path, sparsity: float, epochs: int
 ) -> None:
-    """Without the images to make up for it: the sparsest state that held the bar, told as such."""
     given = ["--sparsity", str(sparsity), "--epochs", str(epochs)]
     (found,) = example("magnitude").main(
         ["--data", str(DATA), "--workspace", str(tmp_path), *given]
     )
     assert found["holds the bar"] and found["accuracy"] >= 0.99 * found["FP32"]
-    assert not found["target reached"] and 0 < found["sparsity"] < sparsity
+    assert found["target reached"]
+    assert found["sparsity"] == pytest.approx(sparsity, abs=1e-3)
+
+
+def test_a_sparsity_that_can_not_hold_the_bar(example: Any, tmp_path: Path) -> None:
+    """Without the images to make up for it: the sparsest state that held the bar, told as such."""
+    (found,) = example("magnitude").main(
+        ["--data", str(DATA), "--workspace", str(tmp_path), "--sparsity", "0.97", "--epochs", "6"]
+    )
+    assert found["holds the bar"] and found["accuracy"] >= 0.99 * found["FP32"]
+    assert not found["target reached"] and 0 < found["sparsity"] < 0.97

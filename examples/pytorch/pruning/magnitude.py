@@ -58,7 +58,7 @@ def main(argv: list[str] | None = None) -> list[dict[str, Any]]:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/magnitude"))
     parser.add_argument("--sparsity", type=float, nargs="+", default=[0.5, 0.8])
-    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 160], help="for each of them")
+    parser.add_argument("--epochs", type=int, nargs="+", default=[16, 40], help="for each of them")
     parser.add_argument("--evaluate-on", type=Path, help=".npz file, as for resnet20.py")
     given = parser.parse_args(argv)
     results = []
