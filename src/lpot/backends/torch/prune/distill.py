@@ -166,21 +166,21 @@ def _loss(
         given = [_wide(item) for item in tensors(student(*positional, **named))]
     pairs = [pair for pair in zip(given, wanted, strict=True) if pair[0].is_floating_point()]
     # Where the width of a block's output was pruned there is nothing to compare with.
-    alike = [name for name in small.names if small.seen[name].shape == large.seen[name].shape]
+    alike = tuple(n for n in small.names if small.seen[n].shape == large.seen[n].shape)
+    known = settings.labels > 0 and labels is not None
+    terms = []
     # Without the last block among them, nothing but the outputs reaches the layers behind.
-    enough = settings.features > 0 and alike[-1:] == list(small.names[-1:]) != []
-    weight = settings.logits or (0.0 if enough else 1.0)
-    loss = (
-        weight
-        * torch.stack([soft_loss(one, two, settings.temperature) for one, two in pairs]).sum()
-    )
-    for name in alike:
+    whole = settings.features > 0 and alike != () and alike[-1] == small.names[-1]
+    if settings.logits or not (known or whole):
+        soft = [soft_loss(one, two, settings.temperature) for one, two in pairs]
+        terms.append((settings.logits or 1.0) * torch.stack(soft).sum())
+    for name in alike if settings.features else []:
         error = relative_error(_wide(small.seen[name]), _wide(large.seen[name]))
-        loss = loss + settings.features / len(alike) * error
-    if settings.labels and labels is not None:
+        terms.append(settings.features / len(alike) * error)
+    if known:
         truth = to_tensor(labels).long().reshape(-1)
-        loss = loss + settings.labels * functional.cross_entropy(given[0], truth)
-    return loss
+        terms.append(settings.labels * functional.cross_entropy(given[0], truth))
+    return torch.stack(terms).sum()
 
 
 def _wide(value: torch.Tensor) -> torch.Tensor:
