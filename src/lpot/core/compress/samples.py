@@ -1,11 +1,12 @@
-"""The first samples of a batch."""
+"""The first samples of a batch, and the first batches of a loader."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from lpot.core.batch import Inputs
+from lpot.core.batch import Batch, Inputs, split
+from lpot.core.calibration import owned
 
 
 def first(inputs: Inputs, count: int) -> Inputs:
@@ -22,3 +23,24 @@ def first(inputs: Inputs, count: int) -> Inputs:
 
 def _first(value: Any, count: int) -> Any:
     return value[:count] if len(getattr(value, "shape", ())) > 0 else value
+
+
+def first_batches(
+    loader: Iterable[Any],
+    samples: int,
+    names: Sequence[str] | None = None,
+    each: int | None = None,
+) -> list[Inputs]:
+    """The inputs of as many batches as hold so many samples, in memory; of a batch `each` at
+    most."""
+    found: list[Inputs] = []
+    seen = 0
+    for raw in loader:
+        batch = Batch(split(raw, names).inputs)
+        if each is not None and batch.size > each:
+            batch = Batch(first(batch.inputs, each))
+        found.append(owned(batch).inputs)
+        seen += batch.size
+        if seen >= samples:
+            break
+    return found

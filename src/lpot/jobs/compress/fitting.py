@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-from lpot.core.batch import Batch, Inputs, split
 from lpot.core.blame import raised as blame
-from lpot.core.calibration import owned
 from lpot.core.compress.prunable import Fits
 from lpot.core.compress.pruners import Pruners
-from lpot.core.compress.samples import first
+from lpot.core.compress.samples import first_batches
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.tune import guarded
 
@@ -26,7 +24,7 @@ class Fitting:
         self._fit = backend.fitter(native)
         self._tell = tell
         # Now, before anything is trained: a run that goes on later sees the same.
-        self._batches = guarded(lambda: few(loader))
+        self._batches = guarded(lambda: first_batches(loader, SAMPLES, each=EACH))
         loader.set_epoch(0)
 
     def __call__(self, pruners: Pruners) -> None:
@@ -38,15 +36,3 @@ class Fitting:
         if isinstance(found, Exception):
             self._batches = found
             self._tell(f"the weights that are left are not fitted before training: {blame(found)}")
-
-
-def few(loader: Iterable[Any]) -> list[Inputs]:
-    found: list[Inputs] = []
-    seen = 0
-    for raw in loader:
-        batch = owned(Batch(split(raw, None).inputs))
-        found.append(first(batch.inputs, EACH) if batch.size > EACH else batch.inputs)
-        seen += min(batch.size, EACH)
-        if seen >= SAMPLES:
-            break
-    return found

@@ -11,11 +11,10 @@ from typing import Any, Literal
 
 from lpot.config.schema import Config
 from lpot.core.backend import Observations
-from lpot.core.batch import Batch, Inputs, split
-from lpot.core.calibration import owned
+from lpot.core.batch import Batch
 from lpot.core.card import read_card
 from lpot.core.compress.prunable import Prunable
-from lpot.core.compress.samples import first
+from lpot.core.compress.samples import first, first_batches
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
@@ -214,7 +213,7 @@ class Levels:
             backend, most = self.job.backend, self.settings.samples
             assert isinstance(backend, Prunable)
             self.job.listener.phase("finding what can be pruned")
-            more = self._first(FITTED * most)
+            more = first_batches(self.loader, FITTED * most, self.job.model.input_names)
             few = more[: -(-most // Batch(more[0]).size)]
             parts = backend.parts(self.job.model, few, self.settings.blocks)
             recipe = replace(self.job.space.default(), samples=0)
@@ -223,18 +222,6 @@ class Levels:
             bench = Workbench(backend, self.job.model, recipe, few, more, timed, self.job.listener)
             self._sensitivity = Sensitivity(bench, parts)
         return self._sensitivity.plan(ratio)
-
-    def _first(self, samples: int) -> list[Inputs]:
-        """The first batches of the training data, in memory."""
-        found: list[Inputs] = []
-        seen = 0
-        for raw in self.loader:
-            batch = owned(Batch(split(raw, self.job.model.input_names).inputs))
-            found.append(batch.inputs)
-            seen += batch.size
-            if seen >= samples:
-                break
-        return found
 
     def _observe(self, variant: Model) -> dict[int, Observations]:
         if self.job.calibration is None:
