@@ -247,7 +247,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
         "ratio": given.ratio,
         "epochs": given.epochs,
         "learning_rate": given.learning_rate,
-        "logits": 0.0,  # blocks alone are compared: the outputs of few images are learned by heart
+        "logits": 0.0,  # blocks alone are compared: on few images, outputs overfit
         "samples": 512,
         "batch_size": given.batch_size,
     }

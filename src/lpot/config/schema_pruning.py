@@ -160,8 +160,8 @@ class StructuredPruning(Section):
     logits: Number = Field(
         default=1.0,
         ge=0,
-        description="Weight of the loss on softened outputs. 0 trains by the layers alone, which "
-        "few images are learned by heart less.",
+        description="Weight of the loss on softened outputs. 0 compares intermediate layers alone, "
+        "which overfits less on few images.",
     )
     features: Number = Field(
         default=1.0, ge=0, description="Weight of the loss on intermediate layers."

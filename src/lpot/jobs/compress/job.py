@@ -214,7 +214,7 @@ class Levels:
             assert isinstance(backend, Prunable)
             self.job.listener.phase("finding what can be pruned")
             more = first_batches(self.loader, FITTED * most, self.job.model.input_names)
-            few = more[: -(-most // Batch(more[0]).size)]
+            few = more[: -(-most // max(1, Batch(more[0]).size))]
             parts = backend.parts(self.job.model, few, self.settings.blocks)
             recipe = replace(self.job.space.default(), samples=0)
             size = self.settings.batch_size
