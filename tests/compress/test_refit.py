@@ -76,6 +76,19 @@ def test_a_residual_makes_up_for_its_stream(monkeypatch: pytest.MonkeyPatch) -> 
     assert errors[0] < 0.8 * errors[1]
 
 
+def test_a_quick_look_fits_layers_behind_each_cut() -> None:
+    """Not only behind the first, or two cuts look worse than they are beside one."""
+    torch.manual_seed(0)
+    full = nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1),
+        nn.Sequential(*(Block(8) for _ in range(6))),
+    )
+    full.eval()
+    small = skipped(full, ["1.0", "1.3"], {})
+    wanted = ["1.1.a", "1.1.b", "1.4.a", "1.4.b"]
+    assert refit(small, full, batches(3, 1), most=2) == wanted
+
+
 def test_channels_that_are_gone_are_made_up_for() -> None:
     full, few = net(), batches(3, 1)
     groups = sound_groups(full, few[0])

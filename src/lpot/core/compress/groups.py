@@ -1,12 +1,11 @@
-"""Channels that can only be removed together, as data, and the choice of what to remove.
+"""Channels that can only be removed together, as data.
 
 The dependency graph is that of Fang et al., "DepGraph: Towards Any Structural Pruning" (2023).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,10 +15,6 @@ from lpot.core.ptq.streams import Stream
 
 Floats = npt.NDArray[np.floating]
 Kept = Mapping[str, tuple[int, ...]]  # group → the units that stay
-MERGED = 0.5
-CHEAPEST = 4  # cuts of which the next one is chosen
-ATTEMPTS = 4  # at as much time saved as was asked for
-ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts cost the most accuracy
 
 
 @dataclass(frozen=True, order=True)
@@ -124,116 +119,6 @@ class Left:
     kept: Kept = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Cut:
-    """A possible removal: so many units of a group, a whole block of layers, or all but one of
-    them.
-
-    `error` is the distance of the outputs from FP32's with this cut alone, `gain` the share of the
-    latency that it saves.
-    """
-
-    target: str
-    share: float  # of the units that are removed; of a block 1, or MERGED where one layer is left
-    error: float
-    gain: float
-    block: bool = False
-
-    @property
-    def price(self) -> float:
-        """Error per latency gained. A distance of 1 is no signal left: it has no price."""
-        return _cost(self.error) / self.gain if self.gain > 0 and self.error < 1 else math.inf
-
-
-def _cost(error: float) -> float:
-    """Adds up where shares of a signal multiply."""
-    return -math.log1p(-min(error, 1 - 1e-9))
-
-
-def choose(
-    cuts: Sequence[Cut],
-    wanted: float,
-    together: Callable[[tuple[Cut, ...]], float] | None = None,
-) -> tuple[Cut, ...]:
-    """The cheapest cuts that together save the wanted share of the latency.
-
-    Greedy by sensitivity per latency gained; of one group the boldest chosen cut counts. `together`
-    measures the error of several cuts. Channels add up well enough, but blocks of layers stand in
-    for one another: before one goes, the few cheapest cuts are tried with those chosen already.
-
-    >>> a, b = Cut("a", 0.5, 0.1, 0.2), Cut("b", 0.5, 0.9, 0.2)
-    >>> [cut.target for cut in choose([b, a], 0.1)], len(choose([b, a], 0.3))
-    (['a'], 2)
-    """
-    ordered = sorted(
-        (cut for cut in cuts if cut.price < math.inf),
-        key=lambda cut: (cut.price, cut.target, cut.share),
-    )
-    chosen: tuple[Cut, ...] = ()
-    cost = 0.0
-    while _gain(chosen) < wanted:
-        steps = [step for cut in ordered if (step := _with(chosen, cut)) is not None]
-        if not steps:
-            break
-        if together is None or not chosen or not steps[0][-1].block:
-            chosen = steps[0]
-            cost += _cost(chosen[-1].error)
-            continue
-        tried = [(_cost(together(step)), step) for step in steps[:CHEAPEST]]
-        now = _gain(chosen), cost
-        cost, chosen = min(tried, key=lambda pair: (pair[0] - now[1]) / (_gain(pair[1]) - now[0]))
-    return tuple(sorted(chosen, key=lambda cut: cut.target))
-
-
-def saving(
-    ratio: float,
-    pick: Callable[[float], tuple[Cut, ...]],
-    timed: Callable[[tuple[Cut, ...]], float],
-) -> tuple[tuple[Cut, ...], float]:
-    """The fewest cuts that save a share of the latency, and what they save.
-
-    Gains of single cuts are short measurements and do not quite add up: the whole is timed, and
-    more or less is cut where it saves too little or too much.
-    """
-    wanted, low, high = ratio, 0.0, math.inf  # sums of single gains: too few, enough
-    found: tuple[tuple[Cut, ...], float] = ((), 0.0)
-    for _ in range(ATTEMPTS):
-        cuts = pick(wanted)
-        promised = _gain(cuts)
-        if not cuts or not low < promised < high:
-            break
-        gain = timed(cuts)
-        if gain >= ENOUGH * ratio:
-            high, found = promised, (cuts, gain)
-            if gain <= TOO_MUCH * ratio:
-                break
-        else:
-            low = promised
-            found = found if high < math.inf else (cuts, gain)
-        wanted = promised * min(ratio / gain, 2.0) if gain > 0 else 2.0 * promised
-        if not low < wanted < high:
-            wanted = (low + high) / 2 if high < math.inf else 2.0 * low
-    return found
-
-
-def _gain(cuts: Iterable[Cut]) -> float:
-    return sum(cut.gain for cut in cuts)
-
-
-def _with(chosen: tuple[Cut, ...], cut: Cut) -> tuple[Cut, ...] | None:
-    """One cut more, in the place of what goes with it; None where that saves nothing."""
-    if any(each.block and cut.target.startswith(f"{each.target}.") for each in chosen):
-        return None
-    inside = f"{cut.target}." if cut.block else None
-    left = tuple(
-        each
-        for each in chosen
-        if each.target != cut.target and not (inside and each.target.startswith(inside))
-    )
-    step = (*left, cut)
-    return step if _gain(step) > _gain(chosen) else None
 
 
 def strongest(

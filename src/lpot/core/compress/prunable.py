@@ -59,8 +59,8 @@ class Prunable(Protocol[M]):
         batches: Sequence[Inputs],
         most: int | None = None,
     ) -> M:
-        """The same, its layers (`most` of them, and those that stand for blocks) fitted to the
-        original's outputs on these batches, without training."""
+        """The same, its layers (`most` of them behind each cut, and those that stand for blocks)
+        fitted to the original's outputs on these batches, without training."""
         ...
 
     def distilled(self, student: M, teacher: M, loader: Iterable[Any], settings: Distill) -> M:

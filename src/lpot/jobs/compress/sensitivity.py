@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import MERGED, Cut, Group, Kept, Left, choose, saving, strongest
+from lpot.core.compress.choice import MERGED, Cut, choose, exchanged, saving
+from lpot.core.compress.groups import Group, Kept, Left, strongest
 from lpot.core.compress.prunable import Parts
 from lpot.core.measure import quiet_clock
 from lpot.core.model import Model
@@ -17,7 +18,7 @@ from lpot.core.recipe import Recipe
 
 SHARES = (0.25, 0.5, 0.75)
 MULTIPLE = 8  # kernels like channels in eights
-LOOK = 4  # layers after a cut that are fitted before its sensitivity is measured
+LOOK = 4  # layers behind each cut that are fitted before sensitivity is measured
 ROUNDS, CALLS = 5, 4
 WHOLE = 15  # rounds for what was chosen: a wrong figure there costs a training
 
@@ -59,14 +60,17 @@ class Sensitivity:
         self.base = _low(bench, bench.model)
         self._gains: dict[tuple[object, ...], float] = {}
         self._errors: dict[frozenset[Cut], float] = {}
+        self._tried = 0
         self.cuts = self._each_alone()
 
     def plan(self, ratio: float) -> Plan:
         """The cheapest cuts that save this share of the latency, and the model they leave."""
-        self.bench.listener.phase(f"choosing cuts that save {100 * ratio:.0f} %")
-        chosen, gain = saving(
+        self.bench.listener.phase(f"choosing cuts that save {100 * ratio:g} %: models tried")
+        self._tried = 0
+        enough = saving(
             ratio, lambda wanted: choose(self.cuts, wanted, self._together), self._gain_of
         )
+        chosen, gain = exchanged(enough, ratio, self.cuts, self._together, self._gain_of)
         left = self._left(chosen)
         words = [f"{name} without layers" for name in left.removed]
         words += [f"{name} as one layer" for name in left.merged]
@@ -75,6 +79,7 @@ class Sensitivity:
         return Plan(model, chosen, gain, ", ".join(words) or "nothing")
 
     def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
+        self._told()
         small = self.bench.backend.pruned(self.bench.model, self.parts, self._left(cuts))
         return _gain(self.bench, self.base, _low(self.bench, small), WHOLE)
 
@@ -108,9 +113,14 @@ class Sensitivity:
         """Their error, which is more than the sum where one makes up for another."""
         known = frozenset(cuts)  # every attempt at a share goes the same way at first
         if known not in self._errors:
-            small = self._model(self._left(cuts), most=LOOK * len(cuts))
-            self._errors[known] = self._error(small)
+            self._told()
+            self._errors[known] = self._error(self._model(self._left(cuts)))
         return self._errors[known]
+
+    def _told(self) -> None:
+        """How many there will be, nobody knows."""
+        self.bench.listener.step(self._tried)
+        self._tried += 1
 
     def _left(self, cuts: tuple[Cut, ...]) -> Left:
         kept: dict[str, tuple[int, ...]] = {}
@@ -120,9 +130,9 @@ class Sensitivity:
         blocks = _blocks(*((cut.target, cut.share) for cut in cuts if cut.block))
         return replace(blocks, kept=kept)
 
-    def _model(self, left: Left, most: int = LOOK) -> Model:
+    def _model(self, left: Left) -> Model:
         small: Model = self.bench.backend.refitted(
-            self.bench.model, self.parts, left, self.fit, most=most
+            self.bench.model, self.parts, left, self.fit, most=LOOK
         )
         return small
 

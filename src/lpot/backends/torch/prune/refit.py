@@ -8,7 +8,7 @@ the outputs of the full one, so that it makes up for the errors of those before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,8 +41,8 @@ def refit(
 ) -> list[str]:
     """Fit the student's layers in place, in the order of their run; the names of those fitted.
 
-    `most` ends it after so many, for a quick look at what a cut costs; those that stand for a whole
-    block are nothing before they are fitted.
+    `most` ends it after so many behind each cut, for a quick look at what cuts cost; those that
+    stand for a whole block are nothing before they are fitted.
     """
     left = rows or {}
     known = dict(teacher.named_modules())
@@ -53,6 +53,9 @@ def refit(
         if (merger := merger_of(part)) is not None
     }
     touched = _touched((student, teacher), names, batches[0])
+    if most is not None:
+        cut = {*alone, *(name for name in names if f"{name}.weight" in left)}
+        names = _behind(_order(teacher, batches[0]), names, cut, touched, most)
     fitted: list[str] = []
     for name in names if most is not None else tracked(names):  # a look is part of another count
         kept = left.get(f"{name}.weight")
@@ -61,7 +64,7 @@ def refit(
             _fit_block((student, teacher), (name, block), relu, batches, kept)
             fitted.append(name)
             continue
-        if name not in touched or (most is not None and len(fitted) >= most):
+        if name not in touched:
             continue
         pair = student.get_submodule(name), known[name]
         sums = _Sums.gather((student, teacher), pair, batches, kept)
@@ -69,6 +72,20 @@ def refit(
             sums.solve(pair[0])
             fitted.append(name)
     return fitted
+
+
+def _behind(
+    order: Sequence[str], names: Sequence[str], cut: Set[str], touched: Set[str], most: int
+) -> list[str]:
+    """So many touched layers behind each cut, which is one of those or a layer that is gone."""
+    found, left = [], most
+    for name in order:
+        if name in cut or name not in names:
+            left = most
+        if name in cut or (name in touched and left > 0):
+            found.append(name)
+            left -= name in touched
+    return found
 
 
 def layers_in_order(root: nn.Module, inputs: Inputs) -> list[str]:
