@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 MERGED = 0.5
 CHEAPEST = 4  # cuts of which the next one is chosen
 ATTEMPTS = 4  # at as much time saved as was asked for
 ENOUGH, TOO_MUCH = 0.97, 1.1  # of it: times are no finer, and the last cuts cost the most accuracy
-TRIES, PROMISING = 8, 0.9  # exchanges that are timed, and what single gains must promise of it
+PROMISING = 0.93  # what single gains must promise of it
+TRIES, COMPARED = 16, 8  # sets of cuts that are timed, and whose error is measured
+TURNS = 3  # in which these are timed again
+STEPS, DEEP = 50, 2  # of gains, in the search for sets
 
 
 @dataclass(frozen=True, order=True)
@@ -32,6 +36,9 @@ class Cut:
     def price(self) -> float:
         """Error per latency gained. A distance of 1 is no signal left: it has no price."""
         return _cost(self.error) / self.gain if self.gain > 0 and self.error < 1 else math.inf
+
+
+Saving = tuple[tuple[Cut, ...], float]  # cuts, and the share of the latency that they save
 
 
 def _cost(error: float) -> float:
@@ -78,14 +85,14 @@ def saving(
     ratio: float,
     pick: Callable[[float], tuple[Cut, ...]],
     timed: Callable[[tuple[Cut, ...]], float],
-) -> tuple[tuple[Cut, ...], float]:
+) -> Saving:
     """The fewest cuts that save a share of the latency, and what they save.
 
     Gains of single cuts are short measurements and do not quite add up: the whole is timed, and
     more or less is cut where it saves too little or too much.
     """
     wanted, low, high = ratio, 0.0, math.inf  # sums of single gains: too few, enough
-    found: tuple[tuple[Cut, ...], float] = ((), 0.0)
+    found: Saving = ((), 0.0)
     for _ in range(ATTEMPTS):
         cuts = pick(wanted)
         promised = _gain(cuts)
@@ -105,64 +112,88 @@ def saving(
     return found
 
 
-def exchanged(
-    found: tuple[tuple[Cut, ...], float],
+def ranked(
+    found: Saving,
     ratio: float,
     cuts: Sequence[Cut],
     together: Callable[[tuple[Cut, ...]], float],
     timed: Callable[[tuple[Cut, ...]], float],
-) -> tuple[tuple[Cut, ...], float]:
-    """What was chosen, with cuts exchanged for milder ones as long as the error falls and as much
-    is saved as was asked for.
+) -> list[Saving]:
+    """What was chosen and what else saves as much as was asked for, those with the least error
+    first.
+
+    A greedy choice never takes a cut back: what it began with may not be needed in the end. One
+    measurement of time may be wrong by a tenth on a busy machine: `timed` gives the median of all.
 
     >>> a, b = Cut("a", 0.5, 0.1, 0.2), Cut("b", 0.5, 0.2, 0.2)
     >>> sums = lambda cuts: sum(cut.error for cut in cuts)
-    >>> [cut.target for cut in exchanged(((a, b), 0.4), 0.2, [a, b], sums, _gain)[0]]
-    ['a']
+    >>> ["".join(cut.target for cut in some)
+    ...     for some, _ in ranked(((a, b), 0.4), 0.2, [a, b], sums, _gain)]
+    ['a', 'b', 'ab']
     """
     chosen, gain = found
-    known = {chosen}
-    while chosen and gain >= ENOUGH * ratio:
-        wanted = PROMISING * ratio * _gain(chosen) / gain
-        steps = {_filled(step, gone, cuts, wanted) for step, gone in _milder(chosen, cuts)} - known
-        tried = sorted(filter(None, steps), key=_summed)[:TRIES]
-        known |= {*tried}
-        saved = {step: timed(step) for step in tried}
-        enough = [step for step in tried if saved[step] >= ENOUGH * ratio][:CHEAPEST]
-        best = min(enough, key=together, default=chosen)
-        if best == chosen or together(best) >= together(chosen):
-            break
-        chosen, gain = best, saved[best]
-    return chosen, gain
+    if gain < ENOUGH * ratio:
+        return [found]
+    fast = [chosen]
+    for step in alternatives(cuts, PROMISING * ratio * _gain(chosen) / gain, TRIES):
+        if len(fast) <= COMPARED and step != chosen and timed(step) >= ENOUGH * ratio:
+            fast.append(step)
+    saved: dict[tuple[Cut, ...], float] = {}
+    for turn in range(TURNS):
+        for step in fast:
+            if turn == 0:
+                together(step)  # meanwhile, a busy neighbour may have gone
+            saved[step] = timed(step)
+    fast = [step for step in fast if saved[step] >= ENOUGH * ratio]
+    best = sorted(fast or [max(saved, key=lambda step: saved[step])], key=together)
+    return [(step, saved[step]) for step in best]
 
 
-def _summed(cuts: Iterable[Cut]) -> tuple[float, tuple[Cut, ...]]:
-    return sum(_cost(cut.error) for cut in cuts), tuple(cuts)
+def alternatives(cuts: Sequence[Cut], wanted: float, most: int) -> list[tuple[Cut, ...]]:
+    """The cheapest sets of cuts whose gains add up to what is wanted, all measured alone; none
+    holds a cut that it could do without.
+
+    >>> a, b, c = Cut("a", 0.5, 0.1, 0.2), Cut("b", 0.5, 0.2, 0.2), Cut("c", 0.5, 0.3, 0.1)
+    >>> ["".join(cut.target for cut in some) for some in alternatives([a, b, c], 0.3, 9)]
+    ['ab', 'ac', 'bc']
+    """
+    kinds: dict[str, list[Cut]] = {}
+    for cut in sorted(cuts):
+        if cut.price < math.inf:
+            kinds.setdefault(cut.target, []).append(cut)
+    sets: list[tuple[float, float, tuple[Cut, ...]]] = [(0.0, 0.0, ())]  # cost, gain
+    for options in kinds.values():
+        grown = [
+            (cost + _cost(cut.error), gain + cut.gain, (*chosen, cut))
+            for cost, gain, chosen in sets
+            if gain < wanted
+            for cut in options
+            if not any(_meet(cut, other) for other in chosen)
+        ]
+        sets = _cheapest([*sets, *grown], wanted, most)
+    enough = [chosen for _, gain, chosen in sets if gain >= wanted]
+    return [some for some in enough if all(_gain(some) - cut.gain < wanted for cut in some)][:most]
 
 
-def _milder(chosen: tuple[Cut, ...], cuts: Sequence[Cut]) -> Iterator[tuple[tuple[Cut, ...], Cut]]:
-    """With one cut less, or with another that saves less in the same place; and the one that is
-    gone."""
-    for cut in chosen:
-        left = tuple(each for each in chosen if each is not cut)
-        yield left, cut
-        for other in cuts:
-            inside = cut.block and other.target.startswith(f"{cut.target}.")
-            if (inside or other.target == cut.target) and 0 < other.gain < cut.gain:
-                yield (*left, other), cut
+def _cheapest(
+    sets: Iterable[tuple[float, float, tuple[Cut, ...]]], wanted: float, most: int
+) -> list[tuple[float, float, tuple[Cut, ...]]]:
+    """A few of those that gain about the same."""
+    counts: Counter[int] = Counter()
+    found = []
+    for cost, gain, chosen in sorted(sets):
+        step = min(STEPS, int(STEPS * gain / wanted)) if wanted > 0 else STEPS
+        counts[step] += 1
+        if counts[step] <= DEEP * most:
+            found.append((cost, gain, chosen))
+    return found
 
 
-def _filled(
-    chosen: tuple[Cut, ...], gone: Cut, cuts: Sequence[Cut], wanted: float
-) -> tuple[Cut, ...]:
-    """With more of the cheapest, until single gains add up to enough; nothing where they can't."""
-    for cut in sorted(cuts, key=lambda each: (each.price, each.target, each.share)):
-        if _gain(chosen) >= wanted:
-            break
-        step = _with(chosen, cut)
-        if step is not None and cut.price < math.inf and cut is not gone:
-            chosen = step
-    return tuple(sorted(chosen, key=lambda cut: cut.target)) if _gain(chosen) >= wanted else ()
+def _meet(one: Cut, other: Cut) -> bool:
+    """Is one of them inside of the other?"""
+    return (one.block and other.target.startswith(f"{one.target}.")) or (
+        other.block and one.target.startswith(f"{other.target}.")
+    )
 
 
 def _gain(cuts: Iterable[Cut]) -> float:

@@ -15,6 +15,7 @@ from lpot.core.batch import Batch
 from lpot.core.card import read_card
 from lpot.core.compress.prunable import Prunable
 from lpot.core.compress.samples import first, first_batches
+from lpot.core.compress.settings import Distill
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import HistoryError, LpotError
 from lpot.core.model import Model
@@ -24,6 +25,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.jobs.compress.asked import settings
+from lpot.jobs.compress.finals import SHARE, planned
 from lpot.jobs.compress.sensitivity import Plan, Sensitivity, Workbench
 from lpot.jobs.compress.stoppable import Stoppable, Stopped
 from lpot.jobs.compress.variants import folder_of, keep_statistics
@@ -150,17 +152,15 @@ class Levels:
         if variant is not None:
             self._tell(word, words, variant)
         else:
-            plan = self._planned(ratio)
-            if plan.gain <= 0:
+            try:
+                variant = self._made(ratio, word, folder)
+            except Stopped as stopped:
+                self.job.add_note(f"{word}: {stopped}; the next run starts it again")
+                return False
+            if variant is None:
                 self.job.add_note(
                     f"{word}: nothing that can be cut saves time; this level is skipped"
                 )
-                return False
-            self._tell(word, f"{plan.words}, which saves {100 * plan.gain:.0f} %", plan.model)
-            if plan.gain < NEAR * ratio:
-                self.job.add_note(f"{word}: there is no more to cut that saves time")
-            variant = self._trained(word, plan, folder)
-            if variant is None:
                 return False
         observed = self._observe(variant)
         keep_statistics(folder, observed)
@@ -171,20 +171,25 @@ class Levels:
         sizes = " to ".join(f"{model.nbytes / 2**20:.2f} MB" for model in (self.job.model, variant))
         self.job.add_note(f"{word}: {words}; {sizes} in FP32")
 
-    def _trained(self, word: str, plan: Plan, folder: Path) -> Model | None:
-        """None where the time is over before it is trained."""
-        backend: Any = self.job.backend
-        self.job.listener.phase(f"training the model {word}")
-        loader = Stoppable(self.loader, self.job.watch)
-        try:
-            made: Model = backend.distilled(
-                plan.model, self.job.model, loader, self.settings.distill
-            )
-        except Stopped as stopped:
-            self.job.add_note(f"{word}: {stopped}; the next run starts it again")
+    def _made(self, ratio: float, word: str, folder: Path) -> Model | None:
+        """Cut, trained and saved; None where no cut saves time."""
+        plan = self._planned(ratio)
+        if plan.gain <= 0:
             return None
+        self._tell(word, f"{plan.words}, which saves {100 * plan.gain:.0f} %", plan.model)
+        if plan.gain < NEAR * ratio:
+            self.job.add_note(f"{word}: there is no more to cut that saves time")
+        self.job.listener.phase(f"training the model {word}")
+        made = self._trained(plan.model, self.settings.distill)
         made.card = {"pruning": {"origin": self._origin, "cuts": plan.words}}
-        backend.save(made, folder)
+        self.job.backend.save(made, folder)
+        return made
+
+    def _trained(self, small: Model, how: Distill) -> Model:
+        """Raises Stopped where the time is over before."""
+        backend: Any = self.job.backend
+        loader = Stoppable(self.loader, self.job.watch)
+        made: Model = backend.distilled(small, self.job.model, loader, how)
         return made
 
     @property
@@ -221,7 +226,9 @@ class Levels:
             timed = few[0] if size is None else first(few[0], size)
             bench = Workbench(backend, self.job.model, recipe, few, more, timed, self.job.listener)
             self._sensitivity = Sensitivity(bench, parts)
-        return self._sensitivity.plan(ratio)
+        short = replace(self.settings.distill, epochs=self.settings.distill.epochs // SHARE)
+        train = (lambda small: self._trained(small, short)) if short.epochs else None
+        return planned(self._sensitivity, ratio, train)
 
     def _observe(self, variant: Model) -> dict[int, Observations]:
         if self.job.calibration is None:

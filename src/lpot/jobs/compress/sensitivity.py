@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 from typing import Any
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.choice import MERGED, Cut, choose, exchanged, saving
+from lpot.core.compress.choice import MERGED, Cut, Saving, choose, ranked, saving
 from lpot.core.compress.groups import Group, Kept, Left, strongest
 from lpot.core.compress.prunable import Parts
 from lpot.core.measure import quiet_clock
@@ -59,18 +60,22 @@ class Sensitivity:
         self.truth = [bench.backend.run(bench.model, inputs) for inputs in self.judge]
         self.base = _low(bench, bench.model)
         self._gains: dict[tuple[object, ...], float] = {}
+        self._times: dict[tuple[Cut, ...], list[float]] = {}
         self._errors: dict[frozenset[Cut], float] = {}
         self._tried = 0
         self.cuts = self._each_alone()
 
-    def plan(self, ratio: float) -> Plan:
-        """The cheapest cuts that save this share of the latency, and the model they leave."""
+    def cheapest(self, ratio: float) -> list[Saving]:
+        """Cuts that save this share of the latency, those with the least error first."""
         self.bench.listener.phase(f"choosing cuts that save {100 * ratio:g} %: models tried")
         self._tried = 0
         enough = saving(
-            ratio, lambda wanted: choose(self.cuts, wanted, self._together), self._gain_of
+            ratio, lambda wanted: choose(self.cuts, wanted, self.together), self._gain_of
         )
-        chosen, gain = exchanged(enough, ratio, self.cuts, self._together, self._gain_of)
+        return ranked(enough, ratio, self.cuts, self.together, self._gain_of)
+
+    def plan(self, chosen: tuple[Cut, ...], gain: float) -> Plan:
+        """The model that these cuts leave."""
         left = self._left(chosen)
         words = [f"{name} without layers" for name in left.removed]
         words += [f"{name} as one layer" for name in left.merged]
@@ -79,43 +84,50 @@ class Sensitivity:
         return Plan(model, chosen, gain, ", ".join(words) or "nothing")
 
     def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
+        """The median of all measurements so far."""
         self._told()
         small = self.bench.backend.pruned(self.bench.model, self.parts, self._left(cuts))
-        return _gain(self.bench, self.base, _low(self.bench, small), WHOLE)
+        found = self._times.setdefault(cuts, [])
+        found.append(_gain(self.bench, self.base, _low(self.bench, small), WHOLE))
+        return median(found)
 
     def _each_alone(self) -> list[Cut]:
-        tried = [(group, share) for group in self.parts.groups for share in SHARES]
         work: list[tuple[Group | str, float]] = [
-            *tried,
+            *((group, share) for group in self.parts.groups for share in self._shares(group)),
             *((name, MERGED) for name in self.parts.mergers),
             *((name, 1.0) for name in self.parts.blocks),
         ]
         self.bench.listener.phase("measuring what each cut costs and gains", len(work))
-        found = [self._cut(target, share) for target, share in counted(work, self.bench.listener)]
-        return [cut for cut in found if cut is not None]
+        return [self._cut(target, share) for target, share in counted(work, self.bench.listener)]
 
-    def _cut(self, target: Group | str, share: float) -> Cut | None:
+    def _shares(self, group: Group) -> list[float]:
+        """Those that leave different numbers of units, and not all of them."""
+        left = {len(_kept(self.parts, group, share)[group.name]): share for share in SHARES[::-1]}
+        return sorted(share for units, share in left.items() if units < group.units)
+
+    def _cut(self, target: Group | str, share: float) -> Cut:
         if isinstance(target, str):
             small = self._model(_blocks((target, share)))
             gain = _gain(self.bench, self.base, _low(self.bench, small))
-            return Cut(target, share, self._error(small), gain, block=True)
+            return Cut(target, share, self.error(small), gain, block=True)
         kept = _kept(self.parts, target, share)
-        units = len(kept[target.name])
-        if units == target.units:
-            return None
         small = self._model(Left(kept))
-        like = (*target.kind, units)  # groups of one kind gain alike
+        like = (*target.kind, len(kept[target.name]))  # groups of one kind gain alike
         if like not in self._gains:
             self._gains[like] = _gain(self.bench, self.base, _low(self.bench, small))
-        return Cut(target.name, share, self._error(small), self._gains[like])
+        return Cut(target.name, share, self.error(small), self._gains[like])
 
-    def _together(self, cuts: tuple[Cut, ...]) -> float:
+    def together(self, cuts: tuple[Cut, ...]) -> float:
         """Their error, which is more than the sum where one makes up for another."""
         known = frozenset(cuts)  # every attempt at a share goes the same way at first
         if known not in self._errors:
             self._told()
-            self._errors[known] = self._error(self._model(self._left(cuts)))
+            self._errors[known] = self.error(self.fitted(cuts))
         return self._errors[known]
+
+    def fitted(self, cuts: tuple[Cut, ...]) -> Model:
+        """What they leave, fitted to a few samples."""
+        return self._model(self._left(cuts))
 
     def _told(self) -> None:
         """How many there will be, nobody knows."""
@@ -136,7 +148,7 @@ class Sensitivity:
         )
         return small
 
-    def _error(self, small: Model) -> float:
+    def error(self, small: Model) -> float:
         return _mean_distance(self.bench, self.judge, self.truth, small)
 
 
