@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,9 +59,10 @@ class _Maker:
         self._made: dict[str, Any] = {}
 
     def model(self, model: Any, prefix: str = "", given: Sequence[Any] | None = None) -> Any:
-        graph = as_functional(model)
-        inputs = [_input(one, model, at, given) for at, one in enumerate(graph.inputs)]
-        outputs = walk(graph, inputs, self, prefix)
+        inputs = [
+            _input(one, model, at, given) for at, one in enumerate(as_functional(model).inputs)
+        ]
+        outputs = walk(model, inputs, self, prefix)
         if isinstance(model, tf.keras.Sequential):
             return tf.keras.Model(inputs[0], outputs[0], name=model.name)
         ends = packed(model.input, inputs), packed(model.output, outputs)
@@ -92,7 +94,7 @@ class _Maker:
         """The weights of a layer as far as they stay, with their short names."""
         found = []
         for variable in getattr(step.op, "weights", ()):
-            value = np.asarray(variable)
+            value = variable.numpy()
             for axis in range(value.ndim):
                 mask = self.masks.get((f"{step.path}.{variable.name}", axis))
                 if mask is not None:
@@ -183,16 +185,24 @@ def removed(model: Any, groups: Iterable[Group], kept: Kept, blocks: Iterable[Bl
     return rebuilt(model, left_of(model, groups, kept), blocks)
 
 
-def silenced(model: Any, group: Group, gone: Iterable[int]) -> Any:
-    """A copy of full size that ignores some units: what `removed` must be equal to."""
-    twin = rebuilt(model)
-    known, units = tensors_of(twin), list(gone)
+@contextmanager
+def silenced(model: Any, group: Group, gone: Iterable[int]) -> Iterator[None]:
+    """Meanwhile the model ignores some units: what `removed` must be equal to."""
+    known, units = tensors_of(model), list(gone)
+    readers = {slot.place.tensor for slot in group.slots if slot.reads}
+    before = {name: known[name].numpy() for name in readers}
+    after = {name: np.array(value) for name, value in before.items()}
     for slot in group.slots:
         if slot.reads:
-            value = np.array(known[slot.place.tensor])
-            np.moveaxis(value, slot.place.axis, 0)[group.entries(slot, units)] = 0
-            known[slot.place.tensor].assign(value)
-    return twin
+            value = np.moveaxis(after[slot.place.tensor], slot.place.axis, 0)
+            value[group.entries(slot, units)] = 0
+    try:
+        for name, value in after.items():
+            known[name].assign(value)
+        yield
+    finally:
+        for name, value in before.items():
+            known[name].assign(value)
 
 
 def is_exact(model: Any, group: Group, values: Sequence[Any], whole: Sequence[Any]) -> bool:
@@ -204,7 +214,8 @@ def is_exact(model: Any, group: Group, values: Sequence[Any], whole: Sequence[An
         found = run(small, values)
     except (UnsupportedModel, *MAKING):  # something counts on the old size
         return False
-    truth = run(silenced(model, group, [last]), values)
+    with silenced(model, group, [last]):
+        truth = run(model, values)
     # Behind a softmax one unit may change next to nothing: the error is held against that.
     return all(
         are_close([one], [other], max(ROUNDING, min(CLOSE, CLOSE * 100 * _apart(other, full))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,10 +95,18 @@ class PruneVerbs:
 
 
 def left_in(recipe: Recipe, prepared: Prepared) -> Recipe:
-    """Without what is quantized in the full model and no longer there in a pruned one."""
-    known = {*prepared.layers, *prepared.followers}
+    """For a pruned model: without what is quantized in the full one and no longer there.
+
+    TensorFlow numbers scopes of like names in the order of their calls, so that behind a block that
+    is gone a layer may have another name: it becomes what most of its kind become.
+    """
+    there = {*prepared.layers, *prepared.followers}
     low = {*recipe.low_ops}
-    ops = {key: one for key, one in recipe.ops.items() if key not in low or key.name in known}
+    ops = {key: one for key, one in recipe.ops.items() if key not in low or key.name in there}
+    for layer in prepared.layers.values():
+        alike = Counter(recipe.ops[key] for key in recipe.ops if key.kind == layer.key.kind)
+        if layer.key not in recipe.ops and alike:
+            ops[layer.key] = alike.most_common(1)[0][0]
     return replace(recipe, ops=ops)
 
 

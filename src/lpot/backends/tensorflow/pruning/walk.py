@@ -49,6 +49,7 @@ class Seen:
 
 def walk(model: Any, values: Sequence[Any], visit: Visit, prefix: str = "") -> list[Any]:
     """What the outputs become, where `visit` says what each step makes of its inputs."""
+    model = as_functional(model)
     known = {id(one): value for one, value in zip(model.inputs, values, strict=True)}
     for node in nodes_of(model):
         args, kwargs = node.arguments.fill_in(known)
