@@ -106,7 +106,7 @@ def test_a_file_and_the_door_of_the_yaml(tmp_path: Path) -> None:
     prune = Pruning(
         {
             "model": {"name": "net", "framework": "tensorflow"},
-            "pruning": {"approach": {"structured": {**SETTINGS, "blocks": False}}},
+            "pruning": {"approach": {"structured": SETTINGS}},
             "tuning": {
                 "accuracy_criterion": {"absolute": 1.0},
                 "workspace": {"path": str(tmp_path / "w")},
@@ -116,7 +116,6 @@ def test_a_file_and_the_door_of_the_yaml(tmp_path: Path) -> None:
     prune.model, prune.train_dataloader, prune.eval_func = str(path), TRAIN, scorer(TEST)
     made = prune()
     assert made.recipe is not None and made.recipe.repairs.pruning == 0.3
-    assert not any("without layers" in note for note in prune.result.notes)
 
 
 def test_what_can_not_be_pruned_is_told_before_anything_is_evaluated(
@@ -170,7 +169,8 @@ def test_the_copy_is_made_when_pruning_asks_and_is_compared(net: Any) -> None:
     assert model.root is None
     backend.check_prunable(model)
     own.set_weights([0 * weight for weight in own.get_weights()])  # trained on afterwards
-    assert backend.parts(model, [inputs]).groups
+    assert set(backend.parts(model, [inputs]).blocks) == {"block0", "block1"}
+    assert backend.parts(model, [inputs], blocks=False).blocks == {}
     late = backend.load(own)
     own.set_weights(net.get_weights())
     with pytest.raises(UnsupportedModel, match="was trained after it was loaded"):
@@ -209,3 +209,14 @@ def test_layers_behind_a_block_that_is_gone_may_have_other_names() -> None:
     made = backend.build(small, recipe, seen)
     kinds = {node.op for node in made.net.nodes.values()}
     assert any("Quantized" in kind for kind in kinds), kinds
+
+
+def test_one_batch_size_is_kept() -> None:
+    x = given = tf.keras.Input((8, 8, 3), batch_size=4)
+    x = layers.Flatten()(layers.Conv2D(8, 3, name="a")(x))
+    backend = TensorflowBackend()
+    model = backend.load(tf.keras.Model(given, layers.Dense(2)(x)))
+    inputs = (np.random.default_rng(0).normal(size=(4, 8, 8, 3)).astype(np.float32),)
+    parts = backend.parts(model, [inputs])
+    small = backend.pruned(model, parts, Left({"a": (0, 3, 7)}))
+    assert small.inputs == model.inputs and backend.run(small, inputs)[0].shape == (4, 2)

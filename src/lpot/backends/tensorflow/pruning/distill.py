@@ -31,7 +31,7 @@ def distill(
 ) -> None:
     """Train the student in place; its teacher's values stay as they are."""
     student.trainable = True
-    momenta = _quick_norms(student)
+    norms = _quick_norms(Wiring(student))
     steps = settings.epochs * _length(loader)
     draw = np.random.default_rng(settings.seed)
     trainer: _Trainer | None = None
@@ -48,8 +48,8 @@ def distill(
                 settings.learning_rate * _pace(step, steps),
             )
             step += 1
-    for layer, momentum in momenta.items():
-        layer.momentum = momentum
+    for norm, momentum in norms.items():
+        norm.momentum = momentum
 
 
 class _Trainer:
@@ -81,8 +81,11 @@ class _Trainer:
         self.optimizer.apply_gradients(known)
 
     def _shape_of(self, values: Values) -> tuple[int, ...]:
-        (first, *_) = self.student.outputs
-        return (int(values[0].shape[0]), *first.shape[1:])
+        """Of the first output, which says what its labels look like."""
+        shape = tuple(self.student.outputs[0].shape[1:])
+        if None in shape:
+            return tuple(run(self.teacher, values)[0].shape)
+        return (int(values[0].shape[0]), *shape)
 
     def _both(self, values: Sequence[Any], labels: Any) -> tuple[Any, list[Any]]:
         """The loss of one batch, and its gradients as they are applied."""
@@ -146,15 +149,13 @@ def watched_layers(small: Wiring, large: Wiring) -> list[str]:
     return [alone[place] for place in sorted(places) if place >= 0]
 
 
-def _quick_norms(model: Any) -> dict[Any, float]:
+def _quick_norms(wiring: Wiring) -> dict[Any, float]:
     """Norms whose statistics follow quickly enough, and the momenta that they had."""
-    found = {
-        layer: layer.momentum
-        for layer in model._flatten_layers()
-        if isinstance(layer, tf.keras.layers.BatchNormalization)
-    }
-    for layer, momentum in found.items():
-        layer.momentum = min(momentum, MOMENTUM)
+    kind = tf.keras.layers.BatchNormalization
+    norms = [step.op for step in wiring.steps.values() if isinstance(step.op, kind)]
+    found = {norm: norm.momentum for norm in norms}
+    for norm, momentum in found.items():
+        norm.momentum = min(momentum, MOMENTUM)
     return found
 
 

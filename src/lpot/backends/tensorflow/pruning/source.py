@@ -14,6 +14,7 @@ from lpot.backends.tensorflow.pruning.walk import as_functional, run
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.backend import ModelSpec
 from lpot.core.batch import Inputs
+from lpot.core.compress.samples import first
 from lpot.core.errors import UnsupportedModel
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ def values_of(model: TensorflowModel, inputs: Inputs) -> Values:
 
 def check_copy(model: TensorflowModel, inputs: Inputs) -> None:
     """Made from the layers' configs, does it compute what the model computes?"""
+    if not any(spec.shape and isinstance(spec.shape[0], int) for spec in model.inputs):
+        inputs = first(inputs, 1)
     found = run(root_of(model), values_of(model, inputs))
     if not are_close(found, running.run(model, inputs)):
         raise UnsupportedModel(

@@ -26,7 +26,6 @@ from lpot.backends.tensorflow.pruning.source import (
 from lpot.core.batch import Inputs, split
 from lpot.core.compress.groups import Left
 from lpot.core.compress.prunable import Parts, Variant
-from lpot.core.compress.samples import first
 from lpot.core.compress.settings import Distill
 from lpot.core.observations import Observations
 from lpot.core.recipe import Recipe
@@ -41,7 +40,7 @@ class PruneVerbs:
     def parts(
         self, model: TensorflowModel, batches: Sequence[Inputs], blocks: bool = True
     ) -> Parts:
-        check_copy(model, first(batches[0], 1))
+        check_copy(model, batches[0])
         root, values = root_of(model), [values_of(model, inputs) for inputs in batches]
         found = find_blocks(root) if blocks else {}
         groups = tuple(sound_groups(root, values[0], found))
