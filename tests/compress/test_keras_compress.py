@@ -16,6 +16,7 @@ from tests.compress.keras_nets import Batches, residual, scorer, trained  # noqa
 
 import lpot  # noqa: E402
 from lpot.backends.tensorflow import TensorflowBackend  # noqa: E402
+from lpot.core.backend import ModelSpec  # noqa: E402
 from lpot.core.compress.groups import Left  # noqa: E402
 from lpot.core.compress.prunable import Prunable  # noqa: E402
 from lpot.core.errors import ConfigError, HistoryError, UnsupportedModel  # noqa: E402
@@ -187,6 +188,8 @@ def test_several_inputs_by_name_and_in_order() -> None:
     for inputs in ((one, two), {"a": two, "b": one}):
         parts = backend.parts(model, [inputs], blocks=False)
         assert [group.size for group in parts.groups] == [14]
+    turned = backend.load(net, ModelSpec(inputs=("a", "b")))
+    assert backend.parts(turned, [(two, one)]).groups == parts.groups
     small = backend.pruned(model, parts, Left({parts.groups[0].name: (0, 9)}))
     assert small.input_names == model.input_names
     assert small.nbytes < model.nbytes and backend.run(small, (one, two))[0].shape == (5, 2)

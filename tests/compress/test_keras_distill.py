@@ -14,11 +14,12 @@ pytest.importorskip("sklearn")
 
 from tests.compress.keras_nets import batch, residual, stirred  # noqa: E402
 
+from lpot.backends.tensorflow.pruning import distill as distilling  # noqa: E402
 from lpot.backends.tensorflow.pruning.cut import left_of, rebuilt, removed  # noqa: E402
 from lpot.backends.tensorflow.pruning.distill import distill, watched_layers  # noqa: E402
 from lpot.backends.tensorflow.pruning.losses import Scores  # noqa: E402
 from lpot.backends.tensorflow.pruning.record import find_blocks, find_groups  # noqa: E402
-from lpot.backends.tensorflow.pruning.refit import refit  # noqa: E402
+from lpot.backends.tensorflow.pruning.refit import _sum, refit  # noqa: E402
 from lpot.backends.tensorflow.pruning.walk import run  # noqa: E402
 from lpot.backends.tensorflow.pruning.wiring import Wiring  # noqa: E402
 from lpot.core.compress.settings import Distill  # noqa: E402
@@ -59,12 +60,12 @@ def test_a_branch_that_is_gone_is_made_up_for() -> None:
 
 def test_units_that_are_gone_are_made_up_for_and_a_look_ends_early() -> None:
     full = logits()
-    groups = {group.name: group for group in find_groups(full)}
-    kept = {"a0": tuple(range(8))}
-    masks = left_of(full, [groups["a0"]], kept)
-    looked, whole = (removed(full, [groups["a0"]], kept) for _ in range(2))
+    groups = find_groups(full)
+    kept = {"a0": tuple(range(8)), "a1": tuple(range(12))}
+    masks = left_of(full, groups, kept)
+    looked, whole = (removed(full, groups, kept) for _ in range(2))
     before = error(looked, full)
-    assert refit(looked, full, batches(3, 1), masks, most=1) == ["b0"]
+    assert refit(looked, full, batches(3, 1), masks, most=1) == ["b0", "a1"]
     assert error(looked, full) < before
     assert refit(whole, full, batches(3, 1), masks) == ["b0", "a1", "b1", "a2", "b2", "fc"]
     assert error(whole, full) < error(looked, full)
@@ -85,6 +86,16 @@ def test_the_end_of_a_branch_makes_up_for_its_stream(norm: bool) -> None:
     assert refit(small, full, batches(3, 1)) == ["b"]
     # Linear up to the borders: `b` can be what it was and what is gone, both.
     assert error(small, full) < 0.25 * before
+
+
+def test_a_branch_that_ends_in_an_activation_is_fitted_to_what_it_gave() -> None:
+    """Below zero it gives nothing, so it can't make up for what a stream lacks."""
+    x = given = keras.Input((8, 8, 1))
+    x = layers.Conv2D(6, 3, padding="same", name="a")(x)
+    x = layers.Add()([x, layers.Conv2D(6, 1, activation="relu", name="b")(x)])
+    x = layers.Add()([x, layers.Conv2D(6, 1, name="c")(x)])
+    wiring = Wiring(rebuilt(keras.Model(given, x)))
+    assert [_sum(wiring, name) is None for name in "abc"] == [True, True, False]
 
 
 def test_convolutions_of_one_dimension_and_dense_layers_are_fitted_to_what_they_were() -> None:
@@ -140,13 +151,30 @@ def test_a_student_learns_after_its_teacher_which_stays() -> None:
 
 
 def test_the_same_training_gives_the_same_weights() -> None:
-    full, settings = logits(), replace(PLAIN, epochs=3, mixup=True)
+    """Layers that draw random numbers draw the same; mixed pictures are others."""
+    x = given = keras.Input((8, 8, 1))
+    x = layers.Dropout(0.3)(layers.Conv2D(6, 3, activation="relu")(x))
+    made = keras.Model(given, layers.Dense(4)(layers.GlobalAveragePooling2D()(x)))
     found = []
-    for _ in range(2):
+    for mixup in (True, True, False):
+        full = rebuilt(made)
         student, teacher = pair(full)
-        distill(student, teacher, data(), read, settings)
+        distill(student, teacher, data(), read, replace(PLAIN, epochs=3, mixup=mixup))
         found.append(student.get_weights())
-    assert all(map(np.array_equal, *found))
+    assert all(map(np.array_equal, found[0], found[1]))
+    assert not all(map(np.array_equal, found[0], found[2]))
+
+
+def test_mixed_pictures_have_no_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(distilling, "_mixed", lambda values, draw: [2 * values[0]])
+    monkeypatch.setattr(
+        distilling._Trainer, "step", lambda trainer, values, labels, rate: seen.append(labels)
+    )
+    given = [(images, np.zeros(16, np.int64)) for images in data(1)]
+    settings = replace(PLAIN, labels=1.0, mixup=True, epochs=10)
+    distill(*pair(logits()), given, read, settings)
+    assert [labels is None for labels in seen] == [True] * 9 + [False]  # the last are as they are
 
 
 def test_blocks_alone_leave_what_is_behind_them_as_it_was() -> None:
