@@ -248,6 +248,15 @@ def test_cross_entropy_takes_class_numbers_and_rows(kind: Any) -> None:
         assert found == pytest.approx(wanted, rel=1e-4)
 
 
+def test_classes_of_each_position_are_classes_too() -> None:
+    scores = tf.constant(batch(2, 5, 5, 3))
+    soft = tf.nn.softmax(scores)
+    assert Scores.of(soft.numpy()) == Scores("probabilities")
+    numbers = tf.argmax(scores, -1)
+    wanted = float(tf.reduce_mean(-tf.reduce_max(tf.nn.log_softmax(scores), -1)))
+    assert float(Scores("probabilities").cross_entropy(soft, numbers)) == pytest.approx(wanted)
+
+
 def test_one_share_and_one_score_are_yes_or_no() -> None:
     scores, labels = tf.constant([[2.0], [-1.0]]), tf.constant([[1.0], [0.0]])
     wanted = float(tf.reduce_mean(tf.math.log1p(tf.exp(tf.constant([-2.0, -1.0])))))

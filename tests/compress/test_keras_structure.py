@@ -24,6 +24,7 @@ from lpot.backends.tensorflow.pruning.cut import (  # noqa: E402
 from lpot.backends.tensorflow.pruning.measure import importance, sound_groups  # noqa: E402
 from lpot.backends.tensorflow.pruning.record import find_blocks, find_groups  # noqa: E402
 from lpot.backends.tensorflow.pruning.walk import as_functional, run  # noqa: E402
+from lpot.backends.tensorflow.pruning.wiring import Wiring  # noqa: E402
 from lpot.core.compress.groups import Group, Place, Slot, strongest  # noqa: E402
 from lpot.core.errors import UnsupportedModel  # noqa: E402
 
@@ -228,6 +229,9 @@ def test_a_copy_computes_the_same_and_leaves_the_original_alone() -> None:
     net = rebuilt(keras.Model(given, layers.Dense(2)(own(x))))
     inputs = values(batch(5, 4))
     assert are_close(run(rebuilt(net), inputs), [net(inputs[0])])
+    # Operations between layers keep their names, too.
+    whole = joined()
+    assert [*Wiring(rebuilt(whole)).steps] == [*Wiring(whole).steps]
     # Or it would hold every model that was tried.
     assert len(net.get_layer("own")._inbound_nodes) == 1
     assert not np.allclose(net.get_layer("known")(inputs[0]), inputs[0])

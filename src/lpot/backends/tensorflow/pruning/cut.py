@@ -14,6 +14,7 @@ from lpot.backends.tensorflow.pruning.walk import (
     Step,
     as_functional,
     is_nested,
+    kind_of,
     packed,
     run,
     walk,
@@ -30,16 +31,16 @@ MAKING = (
     *(AssertionError, tf.errors.OpError),
 )
 # Which axis of which weight tells the size that a layer's config gives.
-_SIZES: Mapping[type, tuple[str, str, int]] = {
+_SIZES: Mapping[str, tuple[str, str, int]] = {
     **{
-        getattr(tf.keras.layers, f"Conv{n}D{kind}"): ("filters", "kernel", axis)
+        f"Conv{n}D{kind}": ("filters", "kernel", axis)
         for n in (1, 2, 3)
         for kind, axis in (("", -1), ("Transpose", -2))
     },
-    tf.keras.layers.SeparableConv1D: ("filters", "pointwise_kernel", -1),
-    tf.keras.layers.SeparableConv2D: ("filters", "pointwise_kernel", -1),
-    tf.keras.layers.Dense: ("units", "kernel", -1),
-    tf.keras.layers.Embedding: ("output_dim", "embeddings", -1),
+    "SeparableConv1D": ("filters", "pointwise_kernel", -1),
+    "SeparableConv2D": ("filters", "pointwise_kernel", -1),
+    "Dense": ("units", "kernel", -1),
+    "Embedding": ("output_dim", "embeddings", -1),
 }
 
 Masks = Mapping[tuple[str, int], np.ndarray]  # tensor, axis → which of its entries stay
@@ -119,10 +120,10 @@ def _fresh(step: Step, weights: Sequence[tuple[str, np.ndarray]]) -> Any:
     op = step.op
     try:
         config = op.get_config()
-        if type(op) in _SIZES:
-            name, weight, axis = _SIZES[type(op)]
+        if kind_of(op) in _SIZES:
+            name, weight, axis = _SIZES[kind_of(op)]
             config[name] = dict(weights)[weight].shape[axis]
-        if isinstance(op, tf.keras.layers.Reshape):
+        if kind_of(op) == "Reshape":
             config["target_shape"] = _target(step)
         if "seed" in config and config["seed"] is None:
             config["seed"] = SEED

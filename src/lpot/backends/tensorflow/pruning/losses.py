@@ -30,16 +30,21 @@ class Scores:
         if output.dtype.kind != "f" or not output.size:
             return cls("values")
         within = bool(output.min() >= 0 and output.max() <= 1 + 1e-3)
-        classes = output.ndim == 2 and output.shape[1] > 1
-        if classes and within and np.allclose(output.sum(1), 1, atol=1e-3):
+        several = output.ndim > 1 and output.shape[-1] > 1
+        if several and within and np.allclose(output.sum(-1), 1, atol=1e-3):
             return cls("probabilities")
         if within:
             return cls("shares")
-        return cls("scores" if classes else "values")
+        return cls("scores" if several and output.ndim == 2 else "values")
 
     def _scores(self, output: Any) -> Any:
         output = tf.cast(output, tf.float32)
-        return tf.math.log(tf.maximum(output, LEAST)) if self.kind == "probabilities" else output
+        if self.kind not in ("probabilities", "shares"):
+            return output
+        found = tf.math.log(tf.maximum(output, LEAST))
+        if self.kind == "shares":
+            found -= tf.math.log(tf.maximum(1 - output, LEAST))
+        return found
 
     def apart(self, given: Any, wanted: Any, temperature: float) -> Any:
         """Of scores by class the divergence of softened probabilities, of other outputs the

@@ -16,15 +16,13 @@ import numpy as np
 
 from lpot.backends.tensorflow.pruning.cut import Masks
 from lpot.backends.tensorflow.pruning.measure import Values
-from lpot.backends.tensorflow.pruning.walk import Seen, Step, run
+from lpot.backends.tensorflow.pruning.walk import Seen, Step, kind_of, run
 from lpot.backends.tensorflow.pruning.wiring import Wiring, is_sum
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.compress.least_squares import ROWS, WIDEST, behind, solved
 from lpot.core.progress import tracked
 
 FAINT = 1e-3  # of the largest: channels that a norm scales by less can't make up for anything
-
-layers = tf.keras.layers
 
 
 def refit(
@@ -77,7 +75,7 @@ def _sum(wiring: Wiring, name: str) -> _Sum | None:
     width = layer.kernel.shape[-1]
     scale, shift = np.ones(width), np.zeros(width)
     path, after = name, wiring.reader(name)
-    if after is not None and type(after.op) is layers.BatchNormalization and _norms_last(after):
+    if after is not None and kind_of(after.op) == "BatchNormalization" and _norms_last(after):
         norm = after.op
         mean, variance = np.asarray(norm.moving_mean), np.asarray(norm.moving_variance)
         gamma = np.asarray(norm.gamma) if norm.scale else 1.0
@@ -175,9 +173,10 @@ def _matrix(layer: Any) -> tuple[np.ndarray, np.ndarray | None]:
 
 
 def _fits(op: Any) -> bool:
-    if type(op) not in (layers.Dense, layers.Conv1D, layers.Conv2D):
+    kind = kind_of(op)
+    if kind not in ("Dense", "Conv1D", "Conv2D"):
         return False
-    if type(op) is not layers.Dense and (
+    if kind != "Dense" and (
         op.groups > 1 or op.data_format != "channels_last" or op.padding not in ("same", "valid")
     ):
         return False
@@ -206,7 +205,7 @@ def _inputs_of(root: Any, names: Sequence[str], values: Values) -> dict[str, np.
 
 def _columns(layer: Any, given: Any) -> np.ndarray:
     """The inputs of a layer: a row for each output position."""
-    if type(layer) is layers.Dense:
+    if kind_of(layer) == "Dense":
         return np.asarray(given, np.float32).reshape(-1, given.shape[-1])
     # A convolution of one dimension is one of two over a single row.
     picture = given if len(layer.kernel_size) == 2 else given[:, None]

@@ -12,14 +12,11 @@ from math import prod
 from typing import Any, Final
 
 from lpot.backends.tensorflow.pruning.flow import Flow, Lane
-from lpot.backends.tensorflow.pruning.walk import Step, flat
-from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.pruning.walk import Step, flat, kind_of
 
 UNKNOWN: Final = "unknown"
 Made = Lane | None | str
 Rule = Callable[[Flow, Step], Made]
-
-layers = tf.keras.layers
 
 
 def _lane(step: Step) -> Lane | None:
@@ -242,26 +239,21 @@ _NAMED: Mapping[Rule, tuple[str, ...]] = {
     _together: ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum"),
     _concatenate: ("Concatenate",),
 }
-LAYERS: Mapping[type, Rule] = {
-    getattr(layers, name): rule for rule, names in _NAMED.items() for name in names
-}
-OPS: Mapping[str, Rule] = {
-    **dict.fromkeys(
-        (
-            *("Add", "Subtract", "Multiply", "Divide", "TrueDivide", "Maximum", "Minimum"),
-            *("Relu", "Relu6", "Sigmoid", "HardSigmoid", "Silu", "HardSilu", "Tanh", "Gelu"),
-            *("Elu", "Selu", "LeakyRelu", "Softplus", "Absolute", "Negative", "Square", "Sqrt"),
-            *("Exp", "Clip", "Identity"),
-        ),
-        _operator,
+_OF_OPERATORS: Mapping[Rule, tuple[str, ...]] = {
+    _operator: (
+        *("Add", "Subtract", "Multiply", "Divide", "TrueDivide", "Maximum", "Minimum"),
+        *("Relu", "Relu6", "Sigmoid", "HardSigmoid", "Silu", "HardSilu", "Tanh", "Gelu"),
+        *("Elu", "Selu", "LeakyRelu", "Softplus", "Absolute", "Negative", "Square", "Sqrt"),
+        *("Exp", "Clip", "Identity"),
     ),
-    **dict.fromkeys(("Mean", "Max", "Sum"), _reduction),
-    "Concatenate": _concatenate,
+    _reduction: ("Mean", "Max", "Sum"),
+    _concatenate: ("Concatenate",),
+}
+RULES: Mapping[str, Rule] = {
+    **{name: rule for rule, names in _NAMED.items() for name in names},
+    **{f"ops.{name}": rule for rule, names in _OF_OPERATORS.items() for name in names},
 }
 
 
 def rule_of(op: Any) -> Rule | None:
-    """By the very class: what a subclass does, nobody knows."""
-    if isinstance(op, tf.keras.layers.Layer):
-        return LAYERS.get(type(op))
-    return OPS.get(type(op).__name__) if type(op).__module__.startswith("keras.") else None
+    return RULES.get(kind_of(op))

@@ -129,5 +129,16 @@ def run(
     return walk(model, values, visit)
 
 
+def kind_of(op: Any) -> str:
+    """The name of one of Keras's own layers, or `ops.` and that of an operation of `keras.ops`.
+
+    Empty for any other class, even a subclass of theirs: what that does, nobody knows.
+    """
+    name = type(op).__name__
+    if isinstance(op, tf.keras.layers.Layer):
+        return name if type(op) is getattr(tf.keras.layers, name, None) else ""
+    return f"ops.{name}" if type(op).__module__.startswith("keras.") else ""
+
+
 def _knows_training(op: Any) -> bool:
     return "training" in inspect.signature(op.call).parameters

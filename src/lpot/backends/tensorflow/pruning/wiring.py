@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lpot.backends.tensorflow.pruning.walk import Step, is_nested, walk
-from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.pruning.walk import Step, is_nested, kind_of, walk
+
+_ACTIVATIONS = ("ReLU", "Activation", "ops.Relu")
 
 
 class Wiring:
@@ -44,7 +45,7 @@ class Wiring:
 
 def is_sum(step: Step) -> bool:
     """Of two values of one shape."""
-    operator = type(step.op).__name__ == "Add" and type(step.op).__module__.startswith("keras.")
+    operator = kind_of(step.op) in ("Add", "ops.Add")
     return operator and len(step.inputs) == 2 and step.given[0] == step.given[1]
 
 
@@ -54,14 +55,11 @@ def residuals(wiring: Wiring) -> Mapping[str, str]:
     for path, step in wiring.steps.items():
         if is_sum(step):
             after = wiring.reader(path)
-            ends = after is not None and isinstance(after.op, _ACTIVATIONS)
+            ends = after is not None and kind_of(after.op) in _ACTIVATIONS
             found[path] = after.path if ends and after is not None else path
     return found
 
 
 def stages(wiring: Wiring) -> Sequence[str]:
     """Where the resolution of a net without sums changes."""
-    return [path for path, step in wiring.steps.items() if "Pooling" in type(step.op).__name__]
-
-
-_ACTIVATIONS = (tf.keras.layers.ReLU, tf.keras.layers.Activation)
+    return [path for path, step in wiring.steps.items() if "Pooling" in kind_of(step.op)]
