@@ -152,7 +152,8 @@ class StructuredPruning(Section):
     learning_rate: Number = Field(
         default=1e-3,
         gt=0,
-        description="Peak learning rate of Muon (convolutions) and AdamW (all else).",
+        description="Peak learning rate: of Muon (convolutions) and AdamW (all else) in PyTorch, "
+        "of AdamW for Keras models.",
     )
     temperature: Number = Field(
         default=4.0, gt=0, description="Temperature of the softened outputs."
@@ -181,7 +182,9 @@ class PruningApproach(Section):
         default=None, description="Weights set to zero."
     )
     structured: StructuredPruning | None = Field(
-        default=None, description="Channels, heads and blocks of layers permanently removed."
+        default=None,
+        description="Channels, heads and blocks of layers permanently removed (torch modules, "
+        "Keras models).",
     )
 
     @model_validator(mode="before")

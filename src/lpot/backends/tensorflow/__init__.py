@@ -23,6 +23,7 @@ from lpot.backends.tensorflow.observe import observe
 from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.prune import KerasWeights
+from lpot.backends.tensorflow.pruning.verbs import PruneVerbs, left_in
 from lpot.backends.tensorflow.quick import run_few
 from lpot.backends.tensorflow.rank import rank
 from lpot.backends.tensorflow.runtime import tf
@@ -30,6 +31,7 @@ from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
+from lpot.core.compress.prunable import variant_in
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.histogram import TensorStats
 from lpot.core.overflow import overflow_of
@@ -43,7 +45,7 @@ from lpot.core.tensors import Pair
 logger = logging.getLogger(__name__)
 
 
-class TensorflowBackend(Backend[TensorflowModel]):
+class TensorflowBackend(PruneVerbs, Backend[TensorflowModel]):
     name = "tensorflow"
     best_name = "best_model.pb"
     repairs = Repairs(bias_correction=True)  # those that a user may ask for
@@ -63,6 +65,7 @@ class TensorflowBackend(Backend[TensorflowModel]):
             loaded.source,
             signature=loaded.signature,
             form_of_call=loaded.form_of_call,
+            keras=loaded.keras,
         )
 
     def without_fake_quant(self, source: Any, spec: ModelSpec = ModelSpec()) -> Any:
@@ -117,9 +120,13 @@ class TensorflowBackend(Backend[TensorflowModel]):
     def build(
         self, model: TensorflowModel, recipe: Recipe, observations: Observations | None = None
     ) -> TensorflowModel:
+        variant = None if model.is_pruned else variant_in(model.variants, recipe)
+        if variant is not None:  # a pruned model has statistics of its own
+            model, observations = variant.model, variant.observed.get(recipe.samples)
         made = Built(model.net, {key: "fp32" for key in recipe.ops})
         if recipe.low_ops or narrows(recipe) or recipe.repairs:
-            made = build_net(model.prepared, recipe, observations)
+            here = left_in(recipe, model.prepared) if model.is_pruned else recipe
+            made = build_net(model.prepared, here, observations)
         built = TensorflowModel(
             self,
             made.net,

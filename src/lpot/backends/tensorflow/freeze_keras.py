@@ -43,14 +43,14 @@ KERAS_DAMAGE = (
 )
 
 
-def keras_file(path: Path, spec: ModelSpec) -> Frozen:
+def read_keras(path: Path) -> Any:
     """A .keras or .h5 file. Python code inside (Lambda layers) is refused, not run."""
     import keras
 
     try:
         check_archive(path)
         check_hdf5(path)
-        model = keras.saving.load_model(path, compile=False, safe_mode=True)
+        return keras.saving.load_model(path, compile=False, safe_mode=True)
     except KERAS_DAMAGE as error:
         text = str(error)
         if "safe_mode" in text or "Lambda" in text or "unsafe" in text.lower():
@@ -62,7 +62,6 @@ def keras_file(path: Path, spec: ModelSpec) -> Frozen:
         raise UnsupportedModel(
             f"{path}: not a readable Keras model ({first_line(error)}){_hint(text)}"
         ) from error
-    return keras_model(model, spec)
 
 
 def _hint(text: str) -> str:

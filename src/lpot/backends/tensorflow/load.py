@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ class Loaded:
     source: str = ""
     signature: dict[str, dict[str, str]] = field(default_factory=dict)
     form_of_call: CallForm | None = None
+    keras: Callable[[], Any] | None = None  # what it was frozen from, where that was a Keras model
 
 
 def load(source: Any, spec: ModelSpec) -> Loaded:
@@ -74,7 +76,8 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     if isinstance(source, v1.Session):
         return _finish(freeze.live_session(source, spec), spec, "the Session given")
     if isinstance(source, tf.keras.Model):
-        return _finish(freeze_keras.keras_model(source, spec), spec, "the Keras model given")
+        loaded = _finish(freeze_keras.keras_model(source, spec), spec, "the Keras model given")
+        return replace(loaded, keras=lambda: source)
     if hasattr(source, "structured_input_signature"):
         return _finish(freeze.concrete(source, "function"), spec, "the function given")
     if getattr(source, "signatures", None):
@@ -112,7 +115,9 @@ def _load_path(path: Path, spec: ModelSpec) -> Loaded:
     if path.suffix == ".meta":
         return _finish(freeze.checkpoint(path.with_suffix(""), spec), spec, str(path), path)
     if path.suffix.lower() in KERAS_FILES:
-        return _finish(freeze_keras.keras_file(path, spec), spec, str(path), path)
+        frozen = freeze_keras.keras_model(freeze_keras.read_keras(path), spec)
+        loaded = _finish(frozen, spec, str(path), path)
+        return replace(loaded, keras=partial(freeze_keras.read_keras, path))
     if path.suffix.lower() in CONVERTED:
         raise UnsupportedModel(
             f"{path}: {CONVERTED[path.suffix.lower()]}; give the SavedModel, Keras file or frozen "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend
     from lpot.backends.tensorflow.plan import Plan
     from lpot.backends.tensorflow.prepare import Prepared
+    from lpot.core.compress.prunable import Variant
 
 
 class TensorflowModel(Model):
@@ -42,6 +43,7 @@ class TensorflowModel(Model):
         signature: Mapping[str, Mapping[str, str]] | None = None,
         probe: Inputs | None = None,
         form_of_call: CallForm | None = None,
+        keras: Callable[[], Any] | None = None,
     ) -> None:
         self.backend = backend
         self.net = net
@@ -54,6 +56,10 @@ class TensorflowModel(Model):
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.drawn: tuple[Prepared, Plan] | None = None  # what it was built from, for exports
         self.form_of_call = form_of_call  # how the user called it, where that is known
+        self.keras = keras  # gives the Keras model that it was frozen from
+        self.root: Any = None  # a copy of that, which pruning works on; or what is left of one
+        self.is_pruned = False  # then recipes of the full model are for this one, too
+        self.variants: dict[str, Variant[TensorflowModel]] = {}  # pruned, by word in recipes
         self._prepared: Prepared | None = None
 
     # -- what eval_func and old scripts see ----------------------------------------------------

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
     from lpot.backends.torch.prepare import Prepared
     from lpot.backends.torch.prune.cut import Shape
+    from lpot.core.compress.prunable import Variant
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 # How modules were made that are in users' hands without their handles, as long as they live.
@@ -74,7 +75,7 @@ class TorchModel(Model):
         # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.
         self.rounding = rounding
         self.shape: Shape | None = None  # what pruning made of the architecture
-        self.variants: dict[str, Any] = {}  # pruned models of this one, by their word in recipes
+        self.variants: dict[str, Variant[TorchModel]] = {}  # pruned, by their word in recipes
         self._native = native
         self._names = names
         self._architecture: Callable[[], nn.Module | None]

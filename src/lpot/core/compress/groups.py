@@ -19,7 +19,8 @@ Kept = Mapping[str, tuple[int, ...]]  # group → the units that stay
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Where channels lie: an axis of a tensor, with `inner` entries for each channel.
+    """Where channels lie: an axis of a tensor, with `inner` entries for each channel, all of them
+    `outer` times (a flattened picture whose channels come last).
 
     `work` holds the sizes of the weight and of the values that pass it: places with equal work cost
     equal time.
@@ -29,6 +30,7 @@ class Place:
     axis: int
     inner: int = 1
     work: tuple[tuple[int, ...], ...] = ()
+    outer: int = 1
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,13 @@ class Group:
 
     def entries(self, slot: Slot, units: Iterable[int]) -> list[int]:
         """The entries on the slot's axis that belong to some units."""
-        inner = slot.place.inner
+        inner, width = slot.place.inner, slot.width
         here = [channel - slot.start for channel in self.channels(units)]
         return [
-            channel * inner + entry
+            (turn * width + channel) * inner + entry
+            for turn in range(slot.place.outer)
             for channel in here
-            if 0 <= channel < slot.width
+            if 0 <= channel < width
             for entry in range(inner)
         ]
 
@@ -119,6 +122,18 @@ class Left:
     kept: Kept = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
+
+    @property
+    def outside(self) -> Kept:
+        """The units that are left, without groups in blocks that go as a whole.
+
+        >>> Left({"a.conv": (0,), "b.conv": (1,)}, removed=("a",)).outside
+        {'b.conv': (1,)}
+        """
+        inside = tuple(f"{name}." for name in (*self.removed, *self.merged))
+        return {
+            name: units for name, units in self.kept.items() if not f"{name}.".startswith(inside)
+        }
 
 
 def strongest(

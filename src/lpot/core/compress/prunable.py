@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Generic, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from lpot.core.compress.masks import Mask
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
 from lpot.core.compress.weight_store import WeightStore
+from lpot.core.errors import HistoryError
 from lpot.core.model import Model
 from lpot.core.observations import Observations
+from lpot.core.recipe import Recipe
+from lpot.core.repairs import pruned
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -39,9 +42,34 @@ class Parts:
     mergers: Mapping[str, Any] = field(default_factory=dict)  # how: the backend's own words
 
 
+@dataclass(frozen=True, eq=False)
+class Variant(Generic[M]):
+    """A pruned model, and what calibration saw of it by number of samples."""
+
+    model: M
+    observed: Mapping[int, Observations]
+
+
+def variant_in(variants: Mapping[str, Variant[M]], recipe: Recipe) -> Variant[M] | None:
+    """The pruned model that a recipe speaks of; None where it speaks of none."""
+    ratio = recipe.repairs.pruning
+    if ratio is None:
+        return None
+    word = pruned(ratio)
+    if word not in variants:
+        raise HistoryError(
+            f"the recipe is for a model {word}, which no longer exists: run the same job again"
+        )
+    return variants[word]
+
+
 @runtime_checkable
 class Prunable(Protocol[M]):
     """Can remove channels and blocks of layers, and train what is left after the original."""
+
+    def check_prunable(self, model: M) -> None:
+        """Raises where nothing can be cut from a model of this form."""
+        ...
 
     def parts(self, model: M, batches: Sequence[Inputs], blocks: bool = True) -> Parts:
         """Found by running, and each removal tried once."""

@@ -12,7 +12,7 @@ NO_GAIN = (
     "zero weights stay in place: no CPU runtime here runs such a model faster at this sparsity "
     "(torch's sparse products took 3.7, 1.4 and 0.8 times as long as dense ones at 50, 80 and 90 "
     "%); it compresses better on disk. For more speed, remove whole channels: "
-    "`pruning.approach.structured` (PyTorch)"
+    "`pruning.approach.structured` (PyTorch, Keras)"
 )
 
 

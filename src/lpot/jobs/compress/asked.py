@@ -8,6 +8,7 @@ from lpot.core.backend import Backend
 from lpot.core.compress.prunable import Prunable
 from lpot.core.compress.settings import Distill, Structured
 from lpot.core.errors import ConfigError
+from lpot.core.model import Model
 from lpot.jobs.tune.request import Request
 
 SECTION = "pruning.approach.structured"
@@ -22,14 +23,17 @@ def settings(config: Config) -> Structured:
     return settings_of(config.pruning.approach.structured, config.tuning.random_seed)
 
 
-def check_compression(request: Request, config: Config, backend: Backend, calibrates: bool) -> None:
+def check_compression(
+    request: Request, config: Config, backend: Backend, model: Model, calibrates: bool
+) -> None:
     """Before anything is evaluated."""
     if not isinstance(backend, Prunable):
         raise ConfigError(
-            f"backend {backend.name} can't remove channels: give the torch module",
+            f"backend {backend.name} can't remove channels: give a torch module or a Keras model",
             SECTION,
             config.where(SECTION),
         )
+    backend.check_prunable(model)
     if config.pruning is not None and config.pruning.approach.weight_compression is not None:
         raise ConfigError(
             "both `structured` and `weight_compression` are given, expected one of them: for both, "

@@ -138,7 +138,7 @@ def make_plan(request: Request) -> Plan:
     other = wants_floats(config) or wants_weight_only(config) or wants_compression(config)
     trains = wants_training(request) and not other
     if compresses(config):
-        check_compression(request, config, backend, calibration is not None)
+        check_compression(request, config, backend, model, calibration is not None)
     if calibration is not None or not trains:  # the batches that a training uses will do
         _check_calibration(request.door, backend, model, calibration, space)
     return Plan(

@@ -8,7 +8,7 @@ the outputs of the full one, so that it makes up for the errors of those before 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,13 +21,11 @@ from lpot.backends.torch.data import arguments
 from lpot.backends.torch.prune.merge import merger_of
 from lpot.backends.torch.prune.record import one_sample
 from lpot.core.batch import Inputs
+from lpot.core.compress.least_squares import RIDGE, ROWS, WIDEST, behind
 from lpot.core.progress import tracked
 
-ROWS = 8192  # positions of a batch that a layer is fitted to
-WIDEST = 6000  # inputs of a layer: the normal equations are solved at once
 ROUNDS = 12  # for a layer that stands for a block
 VALUES = 1 << 26  # of the inputs that are held for it
-RIDGE = 1e-3  # of the mean square: how firmly the weights that are there are held
 
 Rows = Mapping[str, Sequence[int]]  # weight → the outputs of the full model that are left
 
@@ -55,7 +53,7 @@ def refit(
     touched = _touched((student, teacher), names, batches[0])
     if most is not None:
         cut = {*alone, *(name for name in names if f"{name}.weight" in left)}
-        names = _behind(_order(teacher, batches[0]), names, cut, touched, most)
+        names = behind(_order(teacher, batches[0]), names, cut, touched, most)
     fitted: list[str] = []
     for name in names if most is not None else tracked(names):  # a look is part of another count
         kept = left.get(f"{name}.weight")
@@ -72,20 +70,6 @@ def refit(
             sums.solve(pair[0])
             fitted.append(name)
     return fitted
-
-
-def _behind(
-    order: Sequence[str], names: Sequence[str], cut: Set[str], touched: Set[str], most: int
-) -> list[str]:
-    """So many touched layers behind each cut, which is one of those or a layer that is gone."""
-    found, left = [], most
-    for name in order:
-        if name in cut or name not in names:
-            left = most
-        if name in cut or (name in touched and left > 0):
-            found.append(name)
-            left -= name in touched
-    return found
 
 
 def layers_in_order(root: nn.Module, inputs: Inputs) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,28 +20,22 @@ from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
 from lpot.backends.torch.prune.store import check_trainable
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Kept, Left
-from lpot.core.compress.prunable import Parts
+from lpot.core.compress.groups import Left
+from lpot.core.compress.prunable import Parts, Variant, variant_in
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
-from lpot.core.errors import HistoryError, UnsupportedModel
+from lpot.core.errors import UnsupportedModel
 from lpot.core.observations import Observations
 from lpot.core.recipe import Recipe
-from lpot.core.repairs import pruned
 
 GONE = "removed by pruning"
 
 
-@dataclass(frozen=True, eq=False)
-class Variant:
-    """A pruned model, and what calibration saw of it by number of samples."""
-
-    model: TorchModel
-    observed: Mapping[int, Observations]
-
-
 class PruneVerbs:
     """A part of TorchBackend."""
+
+    def check_prunable(self, model: TorchModel) -> None:
+        _root(model)
 
     def parts(self, model: TorchModel, batches: Sequence[Inputs], blocks: bool = True) -> Parts:
         root = _root(model)
@@ -68,7 +61,7 @@ class PruneVerbs:
     ) -> TorchModel:
         root = _root(model)
         small = _smaller(root, parts, left)
-        masks = left_of(root, parts.groups, _outside(left))
+        masks = left_of(root, parts.groups, left.outside)
         rows = {
             name: mask.nonzero()[:, 0].tolist() for (name, axis), mask in masks.items() if not axis
         }
@@ -125,29 +118,14 @@ class PruneVerbs:
         model.variants[word] = Variant(variant, observed)
 
 
-def variant_of(model: TorchModel, recipe: Recipe) -> Variant | None:
-    """The pruned model that a recipe speaks of."""
-    ratio = recipe.repairs.pruning
-    if ratio is None or model.shape is not None:  # it is that model itself
-        return None
-    word = pruned(ratio)
-    if word not in model.variants:
-        raise HistoryError(
-            f"the recipe is for a model {word}, which no longer exists: run the same job again"
-        )
-    found: Variant = model.variants[word]
-    return found
+def variant_of(model: TorchModel, recipe: Recipe) -> Variant[TorchModel] | None:
+    """The pruned model that a recipe speaks of; None where it is that model itself."""
+    return None if model.shape is not None else variant_in(model.variants, recipe)
 
 
 def _smaller(root: nn.Module, parts: Parts, left: Left) -> nn.Module:
-    small = removed(root, parts.groups, _outside(left))
+    small = removed(root, parts.groups, left.outside)
     return skipped(merged(small, left.merged, parts.mergers), left.removed, parts.blocks)
-
-
-def _outside(left: Left) -> Kept:
-    """The units that are left, without groups in blocks that go as a whole."""
-    inside = tuple(f"{name}." for name in (*left.removed, *left.merged))
-    return {name: units for name, units in left.kept.items() if not f"{name}.".startswith(inside)}
 
 
 def _handle(source: TorchModel, module: nn.Module) -> TorchModel:

@@ -1,0 +1,1 @@
+"""Structured pruning of Keras models: which channels belong together, and their removal."""

@@ -1,0 +1,203 @@
+"""Training a smaller Keras model after a larger one: soft outputs and intermediate layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lpot.backends.tensorflow.pruning.losses import Scores, relative_error
+from lpot.backends.tensorflow.pruning.measure import Values
+from lpot.backends.tensorflow.pruning.walk import run
+from lpot.backends.tensorflow.pruning.wiring import Wiring, residuals, stages
+from lpot.backends.tensorflow.runtime import tf
+from lpot.core.compress.labels import fitted
+from lpot.core.compress.settings import Distill
+from lpot.core.errors import DataError, TrainingError
+from lpot.core.progress import tracked
+
+LAYERS = 4  # intermediate outputs that are compared
+CLIP = 5.0  # of the gradient's norm
+MOMENTUM = 0.9  # of the norms' statistics, at most: a few hundred steps are all they have
+PLAIN = 0.85  # of the epochs; after them pictures are as they are
+
+Read = Callable[[Any], tuple[Values, Any]]  # a loader's batch → the model's inputs, and labels
+
+
+def distill(
+    student: Any, teacher: Any, loader: Iterable[Any], read: Read, settings: Distill
+) -> None:
+    """Train the student in place; its teacher's values stay as they are."""
+    student.trainable = True
+    norms = _quick_norms(Wiring(student))
+    steps = settings.epochs * _length(loader)
+    draw = np.random.default_rng(settings.seed)
+    trainer: _Trainer | None = None
+    step = 0
+    for epoch in tracked(range(settings.epochs)):
+        mixes = settings.mixup and epoch < PLAIN * settings.epochs
+        for raw in loader:
+            values, labels = read(raw)
+            trainer = trainer or _Trainer(student, teacher, values, settings)
+            inputs = _mixed(values, draw) if mixes else values
+            trainer.step(
+                inputs,
+                labels if inputs is values else None,
+                settings.learning_rate * _pace(step, steps),
+            )
+            step += 1
+    for norm, momentum in norms.items():
+        norm.momentum = momentum
+
+
+class _Trainer:
+    """The student, its teacher, and what of them is compared."""
+
+    def __init__(self, student: Any, teacher: Any, values: Values, settings: Distill) -> None:
+        self.student, self.teacher, self.settings = student, teacher, settings
+        self.names = watched_layers(Wiring(student), Wiring(teacher))
+        self.scores = [Scores.of(np.asarray(one)) for one in run(teacher, values)]
+        self.optimizer = tf.keras.optimizers.AdamW(
+            settings.learning_rate, weight_decay=0.01, epsilon=1e-8
+        )
+        self.optimizer.build(student.trainable_variables)
+        self._gradients = tf.function(self._both, reduce_retracing=True, autograph=False)
+
+    def step(self, values: Values, labels: Any, rate: float) -> None:
+        truth = None
+        if labels is not None and self.settings.labels > 0:
+            truth = tf.constant(fitted(labels, self._shape_of(values), -1))
+        loss, gradients = self._gradients(list(values), truth)
+        if not math.isfinite(float(loss)):
+            raise TrainingError(
+                f"the distillation loss became {float(loss)}: lower the learning rate"
+            )
+        self.optimizer.learning_rate = rate
+        variables = self.student.trainable_variables
+        # What has no part in the loss has no gradient, and stays as it is.
+        known = [pair for pair in zip(gradients, variables, strict=True) if pair[0] is not None]
+        self.optimizer.apply_gradients(known)
+
+    def _shape_of(self, values: Values) -> tuple[int, ...]:
+        """Of the first output, which says what its labels look like."""
+        shape = tuple(self.student.outputs[0].shape[1:])
+        if None in shape:
+            return tuple(run(self.teacher, values)[0].shape)
+        return (int(values[0].shape[0]), *shape)
+
+    def _both(self, values: Sequence[Any], labels: Any) -> tuple[Any, list[Any]]:
+        """The loss of one batch, and its gradients as they are applied."""
+        large: dict[str, Any] = dict.fromkeys(self.names)
+        wanted = run(self.teacher, values, seen=large)
+        variables = [each.value for each in self.student.trainable_variables]
+        with tf.GradientTape() as tape:
+            small: dict[str, Any] = dict.fromkeys(self.names)
+            given = run(self.student, values, training=True, seen=small)
+            loss = self._loss(given, wanted, small, large, labels)
+        found = tape.gradient(loss, variables)
+        clipped = iter(tf.clip_by_global_norm([one for one in found if one is not None], CLIP)[0])
+        return loss, [None if one is None else next(clipped) for one in found]
+
+    def _loss(
+        self,
+        given: Sequence[Any],
+        wanted: Sequence[Any],
+        small: Mapping[str, Any],
+        large: Mapping[str, Any],
+        labels: Any,
+    ) -> Any:
+        settings = self.settings
+        # Where the width of a layer's output was pruned there is nothing to compare with.
+        alike = [n for n in self.names if small[n].output.shape[1:] == large[n].output.shape[1:]]
+        terms = []
+        # Without the last layer among them, nothing but the outputs reaches those behind.
+        whole = settings.features > 0 and alike != [] and alike[-1] == self.names[-1]
+        if settings.logits or not (labels is not None or whole):
+            soft = [
+                scores.apart(one, two, settings.temperature)
+                for scores, one, two in zip(self.scores, given, wanted, strict=True)
+                if one.dtype.is_floating
+            ]
+            terms.append((settings.logits or 1.0) * tf.add_n(soft))
+        for name in alike if settings.features else []:
+            error = relative_error(small[name].output, large[name].output)
+            terms.append(settings.features / len(alike) * error)
+        if labels is not None:
+            terms.append(settings.labels * self.scores[0].cross_entropy(given[0], labels))
+        return tf.add_n(terms)
+
+
+def watched_layers(small: Wiring, large: Wiring) -> list[str]:
+    """Ends of residual blocks that both have, evenly spread: those whose outputs are compared; in
+    a net without them, poolings."""
+    ends = residuals(large)
+    # Before blocks that were removed it is the last one's output that counts; before the first that
+    # is left, nothing could give it.
+    gone = [name not in small.steps for name in ends]
+    found = [
+        end
+        for place, end in enumerate(ends.values())
+        if not all(gone[: place + 1])
+        and not any(gone[place + 1 : place + 2])
+        and end in small.steps
+    ]
+    found = found or [name for name in stages(large) if name in small.steps]
+    alone = [name for name in found if name not in large.twice]
+    places = {(index + 1) * len(alone) // LAYERS - 1 for index in range(LAYERS)}
+    return [alone[place] for place in sorted(places) if place >= 0]
+
+
+def _quick_norms(wiring: Wiring) -> dict[Any, float]:
+    """Norms whose statistics follow quickly enough, and the momenta that they had."""
+    kind = tf.keras.layers.BatchNormalization
+    norms = [step.op for step in wiring.steps.values() if isinstance(step.op, kind)]
+    found = {norm: norm.momentum for norm in norms}
+    for norm, momentum in found.items():
+        norm.momentum = min(momentum, MOMENTUM)
+    return found
+
+
+def _pace(step: int, steps: int) -> float:
+    """A tenth of the way up, then down by a cosine."""
+    up = max(1, steps // 10)
+    if step < up:
+        return (step + 1) / up
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - up) / max(1, steps - up))))
+
+
+def _length(loader: Iterable[Any]) -> int:
+    try:
+        count = len(loader)  # type: ignore[arg-type]
+    except TypeError:
+        count = sum(1 for _ in loader)
+    if not count:
+        raise DataError("the training loader yields no batches")
+    return count
+
+
+def _mixed(values: Values, draw: np.random.Generator) -> Values:
+    """Pictures blended with others of the batch, with parts of others put in, or as they are, each
+    as often; anything else as it is.
+
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization" (2018); Yun et al., "CutMix" (2019).
+    """
+    value, way = values[0], int(draw.integers(3))
+    if len(values) != 1 or value.shape.rank != 4 or not value.dtype.is_floating or way == 0:
+        return values
+    share = draw.random((int(value.shape[0]), 1, 1, 1)) if way == 1 else _window(value, draw)
+    weight = tf.constant(share, value.dtype)
+    return [weight * value + (1 - weight) * value[::-1]]
+
+
+def _window(pictures: Any, draw: np.random.Generator) -> np.ndarray:
+    """0 in a part of random size and place, 1 around it."""
+    high, wide = (int(size) for size in pictures.shape[1:3])
+    side = float(draw.random()) ** 0.5
+    rows, columns = max(1, int(side * high)), max(1, int(side * wide))
+    top = int(draw.integers(high - rows + 1))
+    left = int(draw.integers(wide - columns + 1))
+    found = np.ones((1, high, wide, 1))
+    found[:, top : top + rows, left : left + columns] = 0.0
+    return found
