@@ -152,7 +152,10 @@ class Judged:
     """Cuts with the error after their fit, and after a short training."""
 
     def __init__(self, *cuts: tuple[str, float, float]) -> None:
-        self.found = [((Cut(name, 0.5, 0.1, 0.3),), 0.3) for name, _, _ in cuts]
+        self.found = [
+            (tuple(Cut(name, 0.5, 0.1, 0.3) for name in names.split("+")), 0.3)
+            for names, _, _ in cuts
+        ]
         self._before = {name: error for name, error, _ in cuts}
         self._after = {name: error for name, _, error in cuts}
         self.bench = SimpleNamespace(listener=Listener())
@@ -161,16 +164,20 @@ class Judged:
         return self.found
 
     def together(self, cuts: tuple[Cut, ...]) -> float:
-        return self._before[cuts[0].target]
+        return self._before[_names(cuts)]
 
     def fitted(self, cuts: tuple[Cut, ...]) -> str:
-        return cuts[0].target
+        return _names(cuts)
 
-    def error(self, model: str) -> float:
+    def low_error(self, model: str) -> float:
         return self._after[model]
 
     def plan(self, cuts: tuple[Cut, ...], gain: float) -> str:
-        return cuts[0].target
+        return _names(cuts)
+
+
+def _names(cuts: tuple[Cut, ...]) -> str:
+    return "+".join(cut.target for cut in cuts)
 
 
 def test_cuts_that_are_close_after_the_fit_are_compared_after_a_short_training() -> None:
@@ -186,3 +193,9 @@ def test_cuts_that_are_close_after_the_fit_are_compared_after_a_short_training()
     assert planned(judged, 0.3) == "layer"  # too few epochs for a thirtieth of them
     one: Any = Judged(("layer", 0.2, 0.1))
     assert planned(one, 0.3, train) == "layer" and len(trained) == 2
+
+
+def test_of_many_sets_those_with_the_fewest_cuts_are_compared() -> None:
+    many = [(f"a{number}+b", 0.2 + number / 1000, 0.1) for number in range(5)]
+    judged: Any = Judged(*many, ("whole", 0.21, 0.05))
+    assert planned(judged, 0.3, lambda model: model) == "whole"

@@ -1,6 +1,6 @@
 """ResNet-20 on CIFAR-10: channels and blocks removed, distilled, quantized, under one bar.
 
-    python resnet20.py --data <folder with race/ and cifar10_keras_cnn/> [--ratio 0.37]
+    python resnet20.py --data <folder with race/ and cifar10_keras_cnn/> [--ratio 0.35]
 
 The 2000 images are split: 1400 train the pruned model (with crops, flips and colours, after the
 FP32 model, without labels), 600 that it never sees evaluate it. With --evaluate-on (an .npz file
@@ -220,7 +220,7 @@ def main(argv: list[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--workspace", type=Path, default=Path("lpot_workspace/resnet20"))
     parser.add_argument("--epochs", type=int, default=260)
-    parser.add_argument("--ratio", type=float, nargs="+", default=[0.37])
+    parser.add_argument("--ratio", type=float, nargs="+", default=[0.35])
     parser.add_argument("--learning-rate", type=float, default=6e-4)
     parser.add_argument("--batch-size", type=int, default=64, help="that will be served")
     parser.add_argument("--evaluate-on", type=Path, help=".npz file of other images; see above")

@@ -45,6 +45,16 @@ def cosine(share: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * min(1.0, share)))
 
 
+def warm_cosine(step: int, steps: int) -> float:
+    """A tenth of the way up, then down to 0 by a cosine.
+
+    >>> [round(warm_cosine(step, 20), 2) for step in (0, 1, 2, 11, 20)]
+    [0.5, 1.0, 1.0, 0.5, 0.0]
+    """
+    up = max(1, steps // 10)
+    return (step + 1) / up if step < up else cosine((step - up) / max(1, steps - up))
+
+
 def learning_rate_factor(
     section: Mapping[str, Any], loader: object
 ) -> Callable[[int, int], float] | None:

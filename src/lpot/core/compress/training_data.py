@@ -81,3 +81,17 @@ class TrainingData:
         if found is None:
             raise TypeError(f"{self._name} does not tell its length")
         return found
+
+
+def batches_in(loader: Iterable[Any]) -> int:
+    """How many; they are counted where the loader does not tell.
+
+    >>> batches_in([1, 2]), batches_in(TrainingData(lambda: iter([1, 2, 3])))
+    (2, 3)
+    """
+    count = length_of(loader)
+    if count is None:
+        count = sum(1 for _ in loader)
+    if not count:
+        raise DataError("the training loader yields no batches")
+    return count

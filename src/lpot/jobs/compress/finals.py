@@ -21,14 +21,16 @@ def planned(
     are left have more to learn: equal errors after the fit are not equal after training.
     """
     found = sensitivity.cheapest(ratio)
-    least = CLOSE * sensitivity.together(found[0][0]) if train and len(found) > 1 else 0.0
-    close = [pair for pair in found if sensitivity.together(pair[0]) <= least][:MOST]
+    least = sensitivity.together(found[0][0]) if train and len(found) > 1 else 0.0
+    close = [pair for pair in found if sensitivity.together(pair[0]) <= CLOSE * least]
     if train is None or len(close) < 2:
         return sensitivity.plan(*found[0])
+    # Of many small cuts each was one more guess: the sets with the fewest are compared.
+    few = sorted(close, key=lambda pair: len(pair[0]))[:MOST]
     errors = []
-    for number, (cuts, _) in enumerate(close, start=1):
+    for number, (cuts, _) in enumerate(few, start=1):
         sensitivity.bench.listener.phase(
-            f"comparing cuts after a short training of each, {number} of {len(close)}"
+            f"comparing cuts after a short training of each, {number} of {len(few)}"
         )
-        errors.append(sensitivity.error(train(sensitivity.fitted(cuts))))
-    return sensitivity.plan(*close[errors.index(min(errors))])
+        errors.append(sensitivity.low_error(train(sensitivity.fitted(cuts))))
+    return sensitivity.plan(*few[errors.index(min(errors))])

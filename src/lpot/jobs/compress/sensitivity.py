@@ -22,6 +22,7 @@ MULTIPLE = 8  # kernels like channels in eights
 LOOK = 4  # layers behind each cut that are fitted before sensitivity is measured
 ROUNDS, CALLS = 5, 4
 WHOLE = 15  # rounds for what was chosen: a wrong figure there costs a training
+FEWEST, LONG = 3, 1.0  # rounds in any case; seconds, after which there are no more
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,6 +149,10 @@ class Sensitivity:
         )
         return small
 
+    def low_error(self, small: Model) -> float:
+        """In the precision that it will run in."""
+        return self.error(_low(self.bench, small))
+
     def error(self, small: Model) -> float:
         return _mean_distance(self.bench, self.judge, self.truth, small)
 
@@ -196,7 +201,10 @@ def _gain(bench: Workbench, base: Model, small: Model, rounds: int = ROUNDS) -> 
     """The share of the latency that is saved. The least of several turns: others may be busy."""
     least = [float("inf"), float("inf")]
     clock = quiet_clock()
-    for _ in range(rounds):
+    begun = clock()
+    for turn in range(rounds):
+        if turn >= FEWEST and clock() - begun > LONG:
+            break
         for index, model in enumerate((base, small)):
             bench.backend.run(model, bench.timed)
             for _ in range(CALLS):

@@ -14,8 +14,10 @@ from lpot.backends.tensorflow.pruning.walk import run
 from lpot.backends.tensorflow.pruning.wiring import Wiring, residuals, stages
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.compress.labels import fitted
+from lpot.core.compress.schedule import warm_cosine
 from lpot.core.compress.settings import Distill
-from lpot.core.errors import DataError, TrainingError
+from lpot.core.compress.training_data import batches_in
+from lpot.core.errors import TrainingError
 from lpot.core.progress import tracked
 
 LAYERS = 4  # intermediate outputs that are compared
@@ -32,7 +34,7 @@ def distill(
     """Train the student in place; its teacher's values stay as they are."""
     student.trainable = True
     norms = _quick_norms(Wiring(student))
-    steps = settings.epochs * _length(loader)
+    steps = settings.epochs * batches_in(loader)
     draw = np.random.default_rng(settings.seed)
     trainer: _Trainer | None = None
     step = 0
@@ -45,7 +47,7 @@ def distill(
             trainer.step(
                 inputs,
                 labels if inputs is values else None,
-                settings.learning_rate * _pace(step, steps),
+                settings.learning_rate * warm_cosine(step, steps),
             )
             step += 1
     for norm, momentum in norms.items():
@@ -157,24 +159,6 @@ def _quick_norms(wiring: Wiring) -> dict[Any, float]:
     for norm, momentum in found.items():
         norm.momentum = min(momentum, MOMENTUM)
     return found
-
-
-def _pace(step: int, steps: int) -> float:
-    """A tenth of the way up, then down by a cosine."""
-    up = max(1, steps // 10)
-    if step < up:
-        return (step + 1) / up
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - up) / max(1, steps - up))))
-
-
-def _length(loader: Iterable[Any]) -> int:
-    try:
-        count = len(loader)  # type: ignore[arg-type]
-    except TypeError:
-        count = sum(1 for _ in loader)
-    if not count:
-        raise DataError("the training loader yields no batches")
-    return count
 
 
 def _mixed(values: Values, draw: np.random.Generator) -> Values:

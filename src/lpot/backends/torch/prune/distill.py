@@ -16,8 +16,10 @@ from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.muon import Muon
 from lpot.backends.torch.training_precision import TrainingPrecision
 from lpot.core.batch import Inputs, split
+from lpot.core.compress.schedule import warm_cosine
 from lpot.core.compress.settings import Distill
-from lpot.core.errors import DataError, TrainingError
+from lpot.core.compress.training_data import batches_in
+from lpot.core.errors import TrainingError
 from lpot.core.progress import tracked
 
 LAYERS = 4  # intermediate outputs that are compared
@@ -50,9 +52,9 @@ def _distill(
     for tensor in student.parameters():
         tensor.requires_grad_(tensor.is_floating_point())
     optimizers = optimizers_of(student, settings.learning_rate)
-    steps = settings.epochs * _length(loader)
+    steps = settings.epochs * batches_in(loader)
     paces = [
-        torch.optim.lr_scheduler.LambdaLR(each, lambda step: _pace(step, steps))
+        torch.optim.lr_scheduler.LambdaLR(each, lambda step: warm_cosine(step, steps))
         for each in optimizers
     ]
     names = watched_layers(student, teacher)
@@ -98,24 +100,6 @@ def _step(
     nn.utils.clip_grad_norm_(student.parameters(), CLIP)
     for optimizer in optimizers:
         optimizer.step()
-
-
-def _pace(step: int, steps: int) -> float:
-    """A tenth of the way up, then down by a cosine."""
-    up = max(1, steps // 10)
-    if step < up:
-        return (step + 1) / up
-    return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - up) / max(1, steps - up))))
-
-
-def _length(loader: Iterable[Any]) -> int:
-    try:
-        count = len(loader)  # type: ignore[arg-type]
-    except TypeError:
-        count = sum(1 for _ in loader)
-    if not count:
-        raise DataError("the training loader yields no batches")
-    return count
 
 
 def _mixed(module: nn.Module, inputs: Inputs) -> Inputs:
