@@ -51,7 +51,8 @@ def residual(width: int = 8, depth: int = 3) -> Any:
     x = layers.Conv2D(width, 3, padding="same", activation="relu", name="stem")(x)
     for number in range(depth):
         branch = layers.Conv2D(2 * width, 3, padding="same", use_bias=False, name=f"a{number}")(x)
-        branch = layers.ReLU()(layers.BatchNormalization()(branch))
+        # In the few steps of a test, statistics must follow quickly.
+        branch = layers.ReLU()(layers.BatchNormalization(momentum=0.8)(branch))
         branch = layers.Conv2D(width, 3, padding="same", name=f"b{number}")(branch)
         x = layers.ReLU(name=f"end{number}")(layers.Add(name=f"block{number}")([x, branch]))
     x = layers.GlobalAveragePooling2D()(x)

@@ -19,7 +19,7 @@ TRAIN, TEST = Batches(0, 600), Batches(600, 900)
 
 
 @pytest.fixture(scope="module")
-def net() -> Any:
+def net(gains_by_size: None) -> Any:
     torch.manual_seed(1)
     return trained(Residual(), TRAIN)
 

@@ -7,8 +7,10 @@ deprecated quantization before lpot is imported.
 from __future__ import annotations
 
 import importlib.abc
+import importlib.util
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +27,8 @@ FUNCTIONS = (
     "quantized_lstm",
     "quantized_gru",
 )
+# Of the package itself: the folder of a checkout may have its name, too.
+_LPOT = f"{Path(str(importlib.util.find_spec('lpot').origin)).parent}{os.sep}"
 METHODS = ("dequantize", "int_repr", "q_scale", "q_zero_point", "qscheme")
 
 
@@ -34,7 +38,7 @@ def _gone(*args: Any, **kwargs: Any) -> Any:
 
 def _is_quantized(tensor: torch.Tensor) -> bool:
     """torch's own Python asks this; lpot must not."""
-    if f"{os.sep}lpot{os.sep}" in sys._getframe(1).f_code.co_filename:
+    if sys._getframe(1).f_code.co_filename.startswith(_LPOT):
         raise RuntimeError(GONE)
     return False
 

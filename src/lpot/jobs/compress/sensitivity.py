@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
 from lpot.core.batch import Inputs
-from lpot.core.compress.choice import MERGED, Cut, Saving, choose, ranked, saving
+from lpot.core.compress.choice import COMPARED, MERGED, Cut, Saving, choose, ranked, saving
 from lpot.core.compress.groups import Group, Kept, Left, strongest
 from lpot.core.compress.prunable import Parts
 from lpot.core.measure import quiet_clock
@@ -64,6 +65,8 @@ class Sensitivity:
         self._times: dict[tuple[Cut, ...], list[float]] = {}
         self._errors: dict[frozenset[Cut], float] = {}
         self._tried = 0
+        # Sets are timed in turns, and to build a model may take longer than to time it.
+        self._built = lru_cache(COMPARED + 1)(self._build)
         self.cuts = self._each_alone()
 
     def cheapest(self, ratio: float) -> list[Saving]:
@@ -87,10 +90,13 @@ class Sensitivity:
     def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
         """The median of all measurements so far."""
         self._told()
-        small = self.bench.backend.pruned(self.bench.model, self.parts, self._left(cuts))
         found = self._times.setdefault(cuts, [])
-        found.append(_gain(self.bench, self.base, _low(self.bench, small), WHOLE))
+        found.append(_gain(self.bench, self.base, self._built(cuts), WHOLE))
         return median(found)
+
+    def _build(self, cuts: tuple[Cut, ...]) -> Model:
+        small = self.bench.backend.pruned(self.bench.model, self.parts, self._left(cuts))
+        return _low(self.bench, small)
 
     def _each_alone(self) -> list[Cut]:
         work: list[tuple[Group | str, float]] = [
