@@ -5,7 +5,7 @@ The dependency graph is that of Fang et al., "DepGraph: Towards Any Structural P
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -134,6 +134,27 @@ class Left:
         return {
             name: units for name, units in self.kept.items() if not f"{name}.".startswith(inside)
         }
+
+
+def entries_left(
+    groups: Iterable[Group], kept: Kept, shapes: Mapping[str, Sequence[int]]
+) -> dict[tuple[str, int], npt.NDArray[np.bool_]]:
+    """Which entries of tensors stay, by name and axis.
+
+    >>> group = Group("a", 3, 1, (Slot(Place("a.weight", 0), 0, 3),))
+    >>> entries_left([group], {"a": (0, 2)}, {"a.weight": (3, 5)})
+    {('a.weight', 0): array([ True, False,  True])}
+    """
+    masks: dict[tuple[str, int], npt.NDArray[np.bool_]] = {}
+    for group in groups:
+        if group.name not in kept:
+            continue
+        gone = set(range(group.units)) - set(kept[group.name])
+        for slot in group.slots:
+            name, axis = slot.place.tensor, slot.place.axis
+            mask = masks.setdefault((name, axis), np.ones(shapes[name][axis], np.bool_))
+            mask[group.entries(slot, gone)] = False
+    return masks
 
 
 def strongest(

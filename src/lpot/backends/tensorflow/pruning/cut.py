@@ -20,7 +20,7 @@ from lpot.backends.tensorflow.pruning.walk import (
     walk,
 )
 from lpot.backends.tensorflow.runtime import tf
-from lpot.core.compress.groups import Group, Kept
+from lpot.core.compress.groups import Group, Kept, entries_left
 from lpot.core.errors import UnsupportedModel, first_line
 
 CLOSE, ROUNDING = 1e-4, 1e-5  # of the largest output: sums are made in another order
@@ -167,18 +167,8 @@ def tensors_of(model: Any) -> dict[str, Any]:
 
 def left_of(model: Any, groups: Iterable[Group], kept: Kept) -> dict[tuple[str, int], np.ndarray]:
     """Which entries of tensors stay, by name and axis."""
-    masks: dict[tuple[str, int], np.ndarray] = {}
-    known = tensors_of(model)
-    for group in groups:
-        if group.name not in kept:
-            continue
-        gone = set(range(group.units)) - set(kept[group.name])
-        for slot in group.slots:
-            name, axis = slot.place.tensor, slot.place.axis
-            size = known[name].shape[axis]
-            mask = masks.setdefault((name, axis), np.ones(size, np.bool_))
-            mask[group.entries(slot, gone)] = False
-    return masks
+    shapes = {name: tuple(one.shape) for name, one in tensors_of(model).items()}
+    return entries_left(groups, kept, shapes)
 
 
 def removed(model: Any, groups: Iterable[Group], kept: Kept, blocks: Iterable[Block] = ()) -> Any:

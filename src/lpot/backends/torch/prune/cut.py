@@ -14,7 +14,7 @@ from lpot.backends.torch.data import tensors
 from lpot.backends.torch.prune.merge import Merged, Merger, merger_of, put
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.core.batch import Inputs
-from lpot.core.compress.groups import Group, Kept
+from lpot.core.compress.groups import Group, Kept, entries_left
 from lpot.core.errors import UnsupportedModel
 
 CLOSE = 1e-4  # relative: the two models add up in another order
@@ -90,18 +90,9 @@ def left_of(
     root: nn.Module, groups: Iterable[Group], kept: Kept
 ) -> dict[tuple[str, int], torch.Tensor]:
     """Which entries of tensors stay, by name and axis."""
-    masks: dict[tuple[str, int], torch.Tensor] = {}
-    known = _tensors(root)
-    for group in groups:
-        if group.name not in kept:
-            continue
-        gone = set(range(group.units)) - set(kept[group.name])
-        for slot in group.slots:
-            name, axis = slot.place.tensor, slot.place.axis
-            size = known[name].shape[axis]
-            mask = masks.setdefault((name, axis), torch.ones(size, dtype=torch.bool))
-            mask[group.entries(slot, gone)] = False
-    return masks
+    shapes = {name: tuple(tensor.shape) for name, tensor in _tensors(root).items()}
+    found = entries_left(groups, kept, shapes)
+    return {place: torch.from_numpy(mask) for place, mask in found.items()}
 
 
 def skipped(root: nn.Module, names: Iterable[str], wraps: Mapping[str, bool]) -> nn.Module:
