@@ -19,7 +19,7 @@ from pathlib import Path
 from models import CACHE, NETS, export
 from ours import quantized
 
-from lpot.core.benchmark import BenchmarkResult, Layout, Settings
+from lpot.core.results.benchmark import BenchmarkResult, Layout, Settings
 from lpot.jobs.benchmark.api import benchmark
 
 logger = logging.getLogger("aa")

@@ -16,8 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from lpot.core.benchmark import BenchmarkResult, Measured, Settings
 from lpot.core.cpu import probe
+from lpot.core.results.benchmark import BenchmarkResult, Measured, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 

@@ -32,8 +32,7 @@ from typing import Any
 import numpy as np
 from decoder_peers import Decoder, OnnxRuntime, peers
 
-from lpot.jobs.decoder.losses import KnownLosses, Loss, digest
-from lpot.jobs.decoder.paired import spread, standing
+from lpot.jobs.decoder.paired import KnownLosses, Loss, digest, spread, standing
 from lpot.metric.language import losses
 
 PAST, PROMPT, PIECE = 128, 512, 256

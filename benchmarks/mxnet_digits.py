@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 import lpot
-from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.results.benchmark import BenchmarkResult, Settings
 from lpot.demo import DemoData, demo_data
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant

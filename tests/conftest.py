@@ -25,7 +25,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # After what NumPy and children look at.
-from lpot.core.benchmark import Settings  # noqa: E402
+from lpot.core.results.benchmark import Settings  # noqa: E402
 
 # Quick tests never judge speed: that it is measured can be seen in a moment. Once a package is
 # imported, our module that times is changed so.

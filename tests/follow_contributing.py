@@ -344,7 +344,7 @@ assert "_FusedQuantizedConv2D" in kinds and not {"BiasAddV1", "Relu"} & kinds, k
         ),
         use="""
 import lpot
-from lpot.core.benchmark import Settings
+from lpot.core.results.benchmark import Settings
 from lpot.demo import demo_model_path
 from lpot.jobs.benchmark.runtimes import runtimes
 quick = Settings(warmup=1, rounds=8, iteration=16)

@@ -21,7 +21,8 @@ from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import CalibrationError, UnsupportedModel
 from lpot.core.inputs import by_name
 from lpot.core.model import Model
-from lpot.core.numerics import (
+from lpot.core.numerics.observations import Snapshots, copied
+from lpot.core.numerics.rounding import (
     QuantParams,
     TensorStats,
     affine,
@@ -29,7 +30,6 @@ from lpot.core.numerics import (
     quantize,
     quantize_weight,
 )
-from lpot.core.observations import Snapshots, copied
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import Capability, OpInfo
 

@@ -17,7 +17,7 @@ import onnx
 import onnxruntime as ort
 from onnx import helper, numpy_helper
 
-from lpot.core.numerics import TensorStats, affine, quantize_weight
+from lpot.core.numerics.rounding import TensorStats, affine, quantize_weight
 from lpot.demo import DemoData, demo_data, demo_model_path
 
 ALGORITHMS = ("minmax", "percentile", "kl", "mse")

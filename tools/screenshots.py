@@ -70,9 +70,8 @@ def tuned(workspace: Path, pause: float = 0.0, **settings: Any) -> None:
 
 
 def compared(first: Path, second: Path) -> str:
-    from lpot.core.versus import versus
     from lpot.jobs.report.read import read_report
-    from lpot.report.versus import versus_page
+    from lpot.report.versus import versus, versus_page
 
     return versus_page(versus(read_report(first), read_report(second)), (first.name, second.name))
 

@@ -25,7 +25,7 @@ from race import BATCH, RELATIVE, Race, float_compute, fp32_cpu, model_path
 from rich.console import Console
 from rich.table import Table
 
-from lpot.core.benchmark import Settings
+from lpot.core.results.benchmark import Settings
 from lpot.jobs.benchmark.api import benchmark
 
 HERE = Path(__file__).parent

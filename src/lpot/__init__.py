@@ -16,9 +16,9 @@ from lpot.version import VERSION as __version__
 if TYPE_CHECKING:
     from lpot.benchmark import Benchmark as Benchmark
     from lpot.core.errors import LpotError as LpotError
-    from lpot.core.evaluate import takes_session as takes_session
+    from lpot.core.evaluation.evaluate import takes_session as takes_session
     from lpot.core.goal import Goal as Goal
-    from lpot.core.result import Result as Result
+    from lpot.core.results.result import Result as Result
     from lpot.jobs.inspect_tensors import compare_tensors as compare_tensors
     from lpot.jobs.inspect_tensors import inspect_tensor as inspect_tensor
     from lpot.jobs.load import load as load
@@ -34,12 +34,12 @@ _PUBLIC = {
     "LpotError": "lpot.core.errors",
     "Pruning": "lpot.pruning",
     "Quantization": "lpot.quantization",
-    "Result": "lpot.core.result",
+    "Result": "lpot.core.results.result",
     "compare_tensors": "lpot.jobs.inspect_tensors",
     "inspect_tensor": "lpot.jobs.inspect_tensors",
     "load": "lpot.jobs.load",
     "recover": "lpot.jobs.recover",
-    "takes_session": "lpot.core.evaluate",
+    "takes_session": "lpot.core.evaluation.evaluate",
     "tune": "lpot.jobs.tune.api",
 }
 

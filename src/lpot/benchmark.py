@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from lpot.core.batch import InputSpec
-from lpot.core.benchmark import BenchmarkResult, Layout, Settings
+from lpot.core.results.benchmark import BenchmarkResult, Layout, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.profile import profile

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx
 
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from search import scoring
 

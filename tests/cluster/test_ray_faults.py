@@ -19,7 +19,7 @@ pytest.importorskip("ray", reason="ray is not installed: pip install 'lpot[ray]'
 
 from cluster import cases
 from cluster.conftest import Nodes
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.trial import State
 from patience import wait_until
 

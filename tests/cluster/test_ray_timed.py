@@ -10,8 +10,8 @@ pytest.importorskip("onnxruntime")
 
 from cluster import cases
 from cluster.conftest import Nodes
+from lpot.jobs.execute.ray import elsewhere
 from lpot.jobs.execute.ray_cluster import Demand, _fits
-from lpot.jobs.execute.ray_timed import elsewhere
 from search import scoring
 
 

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 
 from cluster import cases
 from lpot.cli import cli
-from lpot.core.card import is_whole, read_card
 from lpot.core.errors import ConfigError, WorkspaceError
-from lpot.core.history import History
+from lpot.core.files.card import is_whole, read_card
+from lpot.core.files.history import History
 from lpot.jobs.load import load
 from lpot.jobs.recover import get_tuning_history, recover
 from lpot.jobs.storage import segments

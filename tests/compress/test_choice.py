@@ -10,7 +10,7 @@ from typing import Any
 
 from lpot.core.compress.choice import Cut, Saving, alternatives, choose, ranked, saving
 from lpot.core.progress import Listener
-from lpot.jobs.compress.finals import planned
+from lpot.jobs.compress.job import planned
 
 
 def test_cuts_are_chosen_by_error_for_the_time_they_save() -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpot.core import archive
-from lpot.core.archive import check_archive
 from lpot.core.errors import DataError, HistoryError
-from lpot.core.store import load_observations
+from lpot.core.files import untrusted as archive
+from lpot.core.files.store import load_observations
+from lpot.core.files.untrusted import check_archive
 from lpot.data import get_dataset
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpot.core.evaluate import MetricEvaluator
+from lpot.core.evaluation.evaluate import MetricEvaluator
+from lpot.core.evaluation.race import Race
 from lpot.core.goal import Goal
-from lpot.core.race import Race
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 from lpot.data import DataLoader
 from lpot.data.postprocess import LabelShift, as_postprocess

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from lpot.core.errors import EvaluationError
-from lpot.core.evaluate import FunctionEvaluator
+from lpot.core.evaluation.evaluate import FunctionEvaluator
+from lpot.core.evaluation.race import Race
+from lpot.core.evaluation.tally import Part, is_part, read_part
 from lpot.core.goal import Goal
-from lpot.core.race import Race
-from lpot.core.tally import Part, is_part, read_part
 
 COUNT = 100
 

@@ -10,7 +10,7 @@ import pytest
 from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal, Objectives
 from lpot.core.model import Model
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.core.trial import Score, State, Trial
 from strategy.stage import space
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lpot.core.histogram import TensorStats
-from lpot.core.numerics import affine, dequantize, quantize
-from lpot.core.threshold import ALGORITHMS, KL_COVERAGE
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.rounding import affine, dequantize, quantize
+from lpot.core.numerics.threshold import ALGORITHMS, KL_COVERAGE
 
 RNG_SEED = 7
 ANY_FLOAT = st.floats(width=32, allow_nan=True, allow_infinity=True)

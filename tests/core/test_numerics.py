@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lpot.core.numerics import (
+from lpot.core.numerics.rounding import (
     SCALE_FLOOR,
     affine,
     dequantize,

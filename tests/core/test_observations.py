@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lpot.core.errors import CalibrationError
-from lpot.core.observations import PROBE_SAMPLES, ChannelStats, Observations, Snapshots
+from lpot.core.numerics.observations import PROBE_SAMPLES, ChannelStats, Observations, Snapshots
 
 MOST = np.finfo(np.float32).max
 
@@ -57,7 +57,7 @@ def test_a_snapshot_for_each_size_and_a_bounded_probe(monkeypatch: pytest.Monkey
 
 
 def test_the_first_batch_is_kept_whatever_its_size(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("lpot.core.observations.PROBE_BYTES", 16)
+    monkeypatch.setattr("lpot.core.numerics.observations.PROBE_BYTES", 16)
     found = Snapshots((0,), lambda seen, probe: Observations(seen, {}, probe))
     for number in range(PROBE_SAMPLES):
         found.add((np.full((2, 4), number),), 2)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lpot.core.overflow import overflow_of
+from lpot.core.cpu import overflow_of
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 
 

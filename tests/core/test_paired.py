@@ -7,10 +7,17 @@ import math
 import numpy as np
 import pytest
 
+from lpot.core.evaluation.tally import MeanPieces
 from lpot.core.goal import Goal
-from lpot.core.paired import RISK, drop_bounds, lower, samples_to_decide, upper
-from lpot.core.resample import Interval, paired_interval
-from lpot.core.samples import MeanPieces
+from lpot.core.numerics.resample import (
+    RISK,
+    Interval,
+    drop_bounds,
+    lower,
+    paired_interval,
+    samples_to_decide,
+    upper,
+)
 
 
 def binomial(of: int, share: float) -> np.ndarray:

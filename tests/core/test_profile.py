@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lpot.core.profile import COLUMNS, OpTime, Profile, contrast, quickest
+from lpot.core.results.profile import COLUMNS, OpTime, Profile, contrast, quickest
 
 FP32 = [
     OpTime("conv1", "Conv", 40e-6),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpot.core.evaluate import MetricEvaluator
+from lpot.core.evaluation.evaluate import MetricEvaluator
 from lpot.core.progress import Listener, counted, heard_by, tracked
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lpot.core.histogram import TensorStats
-from lpot.core.observations import Observations
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Observations
 from lpot.core.ptq import gains
 from lpot.core.ptq.advice import advise
 from lpot.core.ptq.distance import distance

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lpot.core.publish import drafting, publish
+from lpot.core.files.publish import drafting, publish
 
 
 def test_pieces_are_synced_before_they_have_a_name(

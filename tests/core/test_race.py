@@ -14,11 +14,11 @@ import onnx
 from onnx import helper, numpy_helper
 
 import lpot
+from lpot.core.evaluation.metric import Told
+from lpot.core.evaluation.race import Race
+from lpot.core.evaluation.tally import Tally
+from lpot.core.files.history import History
 from lpot.core.goal import Goal
-from lpot.core.history import History
-from lpot.core.metric import Told
-from lpot.core.race import Race
-from lpot.core.tally import Tally
 from lpot.core.trial import Score
 from lpot.metric import get_metric, multi_metrics
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lpot.core.observations import Extremes
+from lpot.core.numerics.observations import Extremes
 from lpot.core.ptq.smoothquant import best_factors
 
 

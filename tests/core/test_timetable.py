@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lpot.core.timetable import Timetable
+from lpot.core.files.timetable import Timetable
 
 
 def test_measured_once_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

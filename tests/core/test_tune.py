@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lpot.core.evaluation.race import Race
+from lpot.core.files.history import DEATHS, History
 from lpot.core.goal import Goal, Objective, Objectives
-from lpot.core.history import DEATHS, History
 from lpot.core.limits import Limits, Watch
 from lpot.core.model import Model
-from lpot.core.race import Race
+from lpot.core.numerics.resample import PieceBox
 from lpot.core.recipe import Recipe
-from lpot.core.resample import PieceBox
 from lpot.core.space import TuningSpace, restrict
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import Score, Trial

@@ -17,7 +17,7 @@ from PIL import Image
 
 from lpot.core.errors import ConfigError, DataError
 from lpot.data import DATASETS, Dataset, dataset_registry, get_dataset
-from lpot.data.datasets.plain_pickle import RestrictedUnpickler, load_plain
+from lpot.data.datasets.cifar import RestrictedUnpickler, load_plain
 
 
 def cifar_rows(count: int = 4) -> np.ndarray:

@@ -13,10 +13,9 @@ import onnxruntime as ort
 import pytest
 
 from decoder.nets import FAMILIES, SMALL, tiny
-from lpot.backends.onnx.decoder.export import export_decoder
+from lpot.backends.onnx.decoder.export import ObjectTensors, export_decoder
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.tensors import ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.run import session

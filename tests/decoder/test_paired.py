@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lpot.core.errors import EvaluationError
+from lpot.core.evaluation.race import Race
 from lpot.core.goal import Goal
-from lpot.core.race import Race
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score
 from lpot.jobs.decoder.paired import FEWEST, PairedPerplexity, spread, standing

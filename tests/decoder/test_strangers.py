@@ -23,10 +23,10 @@ from lpot.core.batch import InputSpec
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.model import Model
 from lpot.jobs.benchmark.entry import saved
-from lpot.jobs.decoder.batches import joined
 from lpot.jobs.decoder.generate import generate
 from lpot.jobs.decoder.inputs import feeds, fixed_rows
-from lpot.jobs.decoder.phases import compare_phases
+from lpot.jobs.decoder.job import compare_phases
+from lpot.jobs.decoder.prepare import joined
 from lpot.jobs.decoder.reading import kept_in
 from lpot.jobs.decoder.tokens import tokenizer_in, windows_of
 

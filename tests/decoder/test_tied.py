@@ -9,9 +9,9 @@ import pytest
 
 from decoder.nets import FAMILIES, tiny
 from decoder.test_export import feeds
+from lpot.backends.onnx.decoder.export import ObjectTensors
 from lpot.backends.onnx.decoder.families import shape_of
 from lpot.backends.onnx.decoder.names import Weights
-from lpot.backends.onnx.decoder.tensors import ObjectTensors
 from lpot.backends.onnx.decoder.write import write_decoder
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.passes.fold_constants import fold_constants

@@ -17,7 +17,7 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Tradeoff
 from lpot.jobs.decoder.generate import generate
 from lpot.jobs.decoder.inputs import feeds
-from lpot.jobs.decoder.two_formats import second_format
+from lpot.jobs.decoder.job import second_format
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

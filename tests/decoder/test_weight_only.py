@@ -18,8 +18,8 @@ from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
 from lpot.backends.onnx.weight_only.guard import Guard, _Lone
-from lpot.backends.onnx.weight_only.hessians import CHANCE
 from lpot.backends.onnx.weight_only.kept import formats
+from lpot.backends.onnx.weight_only.rounding import CHANCE
 from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
 from lpot.core.errors import UnsupportedModel

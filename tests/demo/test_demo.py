@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpot.core.numerics import TensorStats, affine, dequantize, quantize, quantize_weight
+from lpot.core.numerics.rounding import TensorStats, affine, dequantize, quantize, quantize_weight
 from lpot.demo import DemoData, demo_data, demo_model_path
 
 FP32_ACCURACY = 0.9925

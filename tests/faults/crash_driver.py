@@ -20,7 +20,7 @@ from typing import Any
 
 import lpot
 import onnx_models
-from lpot.core.history import History
+from lpot.core.files.history import History
 
 MODEL = onnx_models.mlp(layers=3, width=8)
 DATA = onnx_models.feeds(MODEL, count=1)

@@ -24,7 +24,7 @@ from typing import Any
 import kill_job
 
 from lpot.backends import get_backend
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.trial import State
 
 TRIALS = 5

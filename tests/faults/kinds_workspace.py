@@ -110,7 +110,7 @@ def result(root: Path) -> tuple[Path, Opener]:
 
 
 def history(root: Path) -> tuple[Path, Opener]:
-    from lpot.core.history import History
+    from lpot.core.files.history import History
     from lpot.jobs.report.read import read_report
     from lpot.report.html import page
 
@@ -131,7 +131,7 @@ def history(root: Path) -> tuple[Path, Opener]:
 
 
 def observations(root: Path) -> tuple[Path, Opener]:
-    from lpot.core.store import load_observations
+    from lpot.core.files.store import load_observations
 
     found = _tuned(root)
     assert found.workspace is not None
@@ -141,8 +141,8 @@ def observations(root: Path) -> tuple[Path, Opener]:
 
 def recipe(root: Path) -> tuple[Path, Opener]:
     """The recipe of a trial, as `recover` takes it from a file."""
-    from lpot.core.card import recipe_of
-    from lpot.core.checked import read_json
+    from lpot.core.files.card import recipe_of
+    from lpot.core.files.untrusted import read_json
 
     found = _tuned(root)
     path = root / "recipe.json"
@@ -152,7 +152,7 @@ def recipe(root: Path) -> tuple[Path, Opener]:
 
 def advice(root: Path) -> tuple[Path, Opener]:
     """The settings that statistics suggested, kept for a rerun."""
-    from lpot.core.cache import recall
+    from lpot.core.files.timetable import recall
     from lpot.core.recipe import Recipe
 
     found = _tuned(root)
@@ -165,7 +165,7 @@ def findings(root: Path) -> tuple[Path, Opener]:
     """What was found out about each op, kept for a rerun."""
     from lpot.core.recipe import FP32, OpKey, Recipe
     from lpot.core.strategy import Tradeoff
-    from lpot.jobs.tune.findings import Findings
+    from lpot.jobs.tune.job import Findings
 
     key = OpKey("conv", "Conv")
     path, made = root / "findings.json", Recipe({key: FP32})
@@ -205,7 +205,7 @@ def deploy(root: Path) -> tuple[Path, Opener]:
 
 def lock(root: Path) -> tuple[Path, Opener]:
     """Held by another, whom it names: in vain, here."""
-    from lpot.core import workspace
+    from lpot.core.files import workspace
     from lpot.jobs.report.read import read_report
 
     # Nobody is about to write who he is: that need not be waited for.
@@ -227,7 +227,7 @@ def lock(root: Path) -> tuple[Path, Opener]:
 
 
 def times(root: Path) -> tuple[Path, Opener]:
-    from lpot.core.timetable import Timetable
+    from lpot.core.files.timetable import Timetable
 
     path = root / "times.json"
     path.write_text(json.dumps({"Conv 3x3": 1e-4, "MatMul": 2e-5}))

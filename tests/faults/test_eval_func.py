@@ -14,7 +14,7 @@ import pytest
 import onnx_models
 from lpot import LpotError, takes_session
 from lpot.core.errors import DataError, EvaluationError
-from lpot.core.evaluate import as_number, source_hash
+from lpot.core.evaluation.evaluate import as_number, source_hash
 from lpot.core.trial import State
 
 

@@ -15,7 +15,7 @@ import pytest
 import lpot
 import onnx_models
 from lpot.core.errors import HistoryError, WorkspaceError
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.progress import Listener
 from lpot.core.trial import State, Trial
 from lpot.jobs.recover import get_tuning_history
@@ -431,7 +431,7 @@ def test_trials_share_what_they_have_in_common(script: Any) -> None:
 MANY = """
 import os, random, resource, sys, time
 from pathlib import Path
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.trial import Score, State, Trial
 path, count, mark = Path("history.jsonl"), int(sys.argv[1]), {"model": "m"}

@@ -253,8 +253,8 @@ def test_a_file_that_has_become_something_else(tmp_path: Path, name: str, kind: 
 
 
 def test_damage_never_reads_without_end(tmp_path: Path) -> None:
-    from lpot.core.checked import read_json
-    from lpot.core.history import History
+    from lpot.core.files.history import History
+    from lpot.core.files.untrusted import read_json
 
     link = tmp_path / "x.json"
     link.symlink_to("/dev/zero")

@@ -12,7 +12,7 @@ from typing import Any
 
 import lpot
 import onnx_models
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.progress import Listener
 from patience import PATIENCE, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 
 import lpot
 import onnx_models
-from lpot.core.card import is_whole, read_card
+from lpot.core.files.card import is_whole, read_card
 from lpot.core.model import Model
 from snapshots import snapshots
 

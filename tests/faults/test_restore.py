@@ -199,7 +199,7 @@ def test_saving_to_a_place_that_can_not_be_written(tune: Any, tmp_path: Path) ->
 def test_a_save_that_fails_leaves_the_old_file_whole(
     tune: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lpot.core import publish
+    from lpot.core.files import publish
 
     path = tmp_path / "model.onnx"
     first = tune(evaluate=lambda model: 1.0).model

@@ -13,7 +13,7 @@ import pytest
 
 import lpot
 import onnx_models
-from lpot.core.history import History
+from lpot.core.files.history import History
 
 TUNE = """
 import hashlib, json, sys

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import onnx_models
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.trial import State
 from patience import PATIENCE, wait_until
 

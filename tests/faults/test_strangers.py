@@ -27,10 +27,10 @@ from lpot.core.errors import (
     LpotError,
     WorkspaceError,
 )
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.progress import Listener
 from lpot.core.recipe import Recipe
-from lpot.report.console import SafeConsole
+from lpot.report.terminal import SafeConsole
 
 # -- eval_func, loaders and listeners --------------------------------------------------------------
 

@@ -18,8 +18,8 @@ import pytest
 import lpot
 import onnx_models
 from lpot.core.errors import ConfigError, WorkspaceBusy, WorkspaceError
-from lpot.core.history import History
-from lpot.core.workspace import safe_name
+from lpot.core.files.history import History
+from lpot.core.files.workspace import safe_name
 from patience import PATIENCE, wait_until
 
 OWNER = """
@@ -36,7 +36,7 @@ lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=
 FULL_DISK = """
 import resource, sys
 import onnx_models, lpot
-from lpot.core.history import History
+from lpot.core.files.history import History
 model = onnx_models.mlp(layers=2)
 calls = [0]
 def judge(given):
@@ -121,7 +121,7 @@ def test_a_disk_that_fills_up_never_loses_the_best(script: Any, limit: int) -> N
 
 
 def test_writing_fails_in_the_middle(tune: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpot.core import history
+    from lpot.core.files import history
 
     calls = []
 

@@ -15,11 +15,11 @@ pytest.importorskip("onnxruntime")
 import lpot
 from formats.make import case
 from lpot.backends import get_backend
-from lpot.core.history import History
-from lpot.core.overflow import TOLERANCE
+from lpot.core.cpu import TOLERANCE
+from lpot.core.files.history import History
+from lpot.core.files.store import load_observations, save_observations
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
-from lpot.core.store import load_observations, save_observations
 from lpot.jobs.recover import recover
 from lpot.jobs.report.read import read_report
 from lpot.report.html import page

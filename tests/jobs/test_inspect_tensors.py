@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from lpot.cli import cli
 from lpot.core.errors import ConfigError, HistoryError
 from lpot.core.recipe import OpKey
-from lpot.core.tensors import EQUAL, Contrast, Glimpse, contrast
+from lpot.core.results.tensors import EQUAL, Contrast, Glimpse, contrast
 from lpot.demo import demo_data, demo_model_path
 from lpot.jobs.inspect_tensors import compare_tensors, inspect_tensor
 from lpot.jobs.tune.api import tune

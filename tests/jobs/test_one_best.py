@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.jobs.inspect_tensors import best_trial

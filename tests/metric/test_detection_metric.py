@@ -11,7 +11,7 @@ import pytest
 
 from lpot.core.errors import ConfigError, DataError, EvaluationError
 from lpot.metric import get_metric
-from lpot.metric.annotation import COCO_NAMES
+from lpot.metric.boxes import COCO_NAMES
 from lpot.metric.detection import MAP_KEYS, PREFIX
 from lpot.metric.matching import average_precision
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pycocotools")
 
 from lpot.core.goal import Goal
-from lpot.core.resample import PieceBox, paired_interval
+from lpot.core.numerics.resample import PieceBox, paired_interval
 from lpot.metric.detection import MAP_KEYS, PREFIX, CocoMAP, MeanAP, VocMAP
 
 GOAL = Goal(relative=0.01)

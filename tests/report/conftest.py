@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lpot.core.benchmark import BenchmarkResult, Measured, Settings
 from lpot.core.cpu import Cpu
 from lpot.core.goal import Goal
 from lpot.core.measure import Timing, compare
 from lpot.core.model import Model
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
-from lpot.core.result import Result
+from lpot.core.results.benchmark import BenchmarkResult, Measured, Settings
+from lpot.core.results.result import Result
 from lpot.core.trial import Score, State, Trial
 
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from browser import Browser, chromium
-from lpot.core.report import GraphNode, OpRow, Report, TimeRow, TrialRow
-from lpot.core.versus import versus
+from lpot.core.results.report import GraphNode, OpRow, Report, TimeRow, TrialRow
 from lpot.report.html import page
 from lpot.report.runs import runs_page
-from lpot.report.versus import versus_page
+from lpot.report.versus import versus, versus_page
 
 REPORT = Report(
     name="digits",

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from browser import Browser, chromium
-from lpot.core.report import GraphNode, OpRow, Report, TrialRow
-from lpot.core.versus import versus
+from lpot.core.results.report import GraphNode, OpRow, Report, TrialRow
 from lpot.report.html import page
-from lpot.report.versus import versus_page
+from lpot.report.versus import versus, versus_page
 
 EVIL = '</script><script>document.title="owned"</script><img src=x onerror=document.title="owned">'
 REPORT = Report(

@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from lpot.core.report import Report
-from lpot.core.versus import versus
+from lpot.core.results.report import Report
 from lpot.report.matrix import CellRow, matrix_page
 from lpot.report.runs import runs_page
 from lpot.report.tensors import tensor_page
-from lpot.report.versus import versus_page
+from lpot.report.versus import versus, versus_page
 from report.test_html import CONTRAST, HOSTILE, PROOF, REPORT, RESULT, _put, _texts, tags
 
 WHOLE: dict[str, Any] = {**REPORT.to_json(), "result": {**RESULT, **PROOF}}

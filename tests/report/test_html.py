@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
-from lpot.core.report import GraphNode, OpRow, Report, TimeRow, TrialRow, op_rows
+from lpot.core.results.report import GraphNode, OpRow, Report, TimeRow, TrialRow, op_rows
+from lpot.core.results.tensors import Glimpse, contrast
 from lpot.core.space import Capability, OpInfo
-from lpot.core.tensors import Glimpse, contrast
 from lpot.report.html import page
 from lpot.report.trials import front, speeds
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lpot.core.report import OpRow
+from lpot.core.results.report import OpRow
 
 
 def test_a_result_prints_its_verdict_in_a_few_lines(result: Any) -> None:

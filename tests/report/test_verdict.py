@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from lpot.core.benchmark import BenchmarkResult, Measured
+from lpot.core.results.benchmark import BenchmarkResult, Measured
 from lpot.report.table import benchmark_table, checks, contrast
 from lpot.report.terminal import verdict
 

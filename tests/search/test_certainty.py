@@ -18,8 +18,8 @@ from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.goal import Goal
 from lpot.core.progress import Listener
 from lpot.core.repairs import NONE, Repairs
-from lpot.core.report import Report
-from lpot.core.result import Result
+from lpot.core.results.report import Report
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from lpot.report.next_step import next_steps
 from lpot.report.verdict import headline

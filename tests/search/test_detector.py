@@ -13,7 +13,7 @@ pytest.importorskip("pycocotools")
 pytest.importorskip("PIL")
 
 from backends.tensorflow.test_tf_detectors import COCO, DATA, OUTPUTS, Pictures, annotations, image
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from lpot.metric.detection import CocoMAP
 

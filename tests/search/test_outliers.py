@@ -15,7 +15,7 @@ pytest.importorskip("onnxruntime")
 
 import torch
 
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from search.outliers import export, pairs, plain_minilm, torn_minilm
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 
 DATA = Path(os.environ.get("LPOT_DATA") or Path(__file__).parents[3] / "shared" / "data")

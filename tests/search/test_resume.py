@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from lpot.core.recipe import FP32, OpKey, Recipe
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext
 from lpot.core.trial import State, Trial

@@ -11,7 +11,7 @@ pytest.importorskip("onnxruntime")
 
 from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from search.tear import GUILTY, MENDED, Torn
 from search.tear_more import GUILTY_MORE, MENDED_MORE

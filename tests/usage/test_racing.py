@@ -12,9 +12,9 @@ import pytest
 
 import lpot
 import onnx_models
-from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
+from lpot.core.evaluation.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
+from lpot.core.evaluation.race import Race
 from lpot.core.goal import Goal
-from lpot.core.race import Race
 from lpot.data import DataLoader
 from lpot.metric import METRICS, get_metric
 

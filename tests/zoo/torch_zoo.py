@@ -160,7 +160,7 @@ Outputs = list[list[np.ndarray]]  # of each batch
 
 def _sqnr(exact: Outputs, low: Outputs) -> float | None:
     """Of the first output, in dB; the noise of all batches counts, for one alone says little."""
-    from lpot.core.numerics import sqnr
+    from lpot.core.numerics.rounding import sqnr
 
     if not exact[0] or any(a[0].shape != b[0].shape for a, b in zip(exact, low, strict=True)):
         return None

@@ -10,16 +10,12 @@ from typing import Any, NoReturn
 import click
 
 from lpot.cli.benchmark import benchmark
-from lpot.cli.config import schema, template
-from lpot.cli.dashboard import dashboard
+from lpot.cli.config import doctor, schema, template
 from lpot.cli.demo import demo
-from lpot.cli.doctor import doctor
-from lpot.cli.export import export
-from lpot.cli.generate import generate
+from lpot.cli.export import export, generate, recover
 from lpot.cli.inspect import inspect
 from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
-from lpot.cli.recover import recover
-from lpot.cli.report import report
+from lpot.cli.report import dashboard, report
 from lpot.cli.tune import tune
 from lpot.cli.tune_all import tune_all, tune_row
 from lpot.cli.unexpected import unexpected

@@ -144,7 +144,7 @@ def _accuracy(out: Output, order: Order) -> int:
 
 
 def _profile(out: Output, order: Order) -> int:
-    from lpot.core.profile import COLUMNS
+    from lpot.core.results.profile import COLUMNS
     from lpot.report.table import listing
 
     with out.progress() as listener:

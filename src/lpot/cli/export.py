@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lpot.cli.output import OK, Output, command
+from lpot.cli.place import READ
 
 if TYPE_CHECKING:
     from lpot.core.model import Model
@@ -33,7 +34,7 @@ def export(out: Output, run: Path, target: Path, module: str | None, calib: str 
     RUN is the workspace of a tuning, or a model saved by lpot. PyTorch models also go to OUT.pt2.
     """
     from lpot.cli.resolve import calibration_source, model_source
-    from lpot.core.workspace import check_output
+    from lpot.core.files.workspace import check_output
     from lpot.jobs.load import load
 
     check_output(target, run)
@@ -56,3 +57,78 @@ def _first_batch(model: Model, loader: Any) -> Any:
     for batch in loader:
         return Reader(model.input_names, model.tries())(batch).inputs
     raise CalibrationError("--calib yielded no batch: it is empty, or an exhausted generator")
+
+
+# -- `lpot recover`: a trial of an earlier tuning, built again.
+
+
+@click.command(short_help="Rebuild a trial of an earlier tuning.")
+@click.argument("model", metavar="MODEL")
+@click.argument("history", type=READ)
+@click.argument("number", type=click.IntRange(min=1), metavar="N")
+@click.option(
+    "--output",
+    "target",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Where to write the model.",
+)
+@command
+def recover(out: Output, model: str, history: Path, number: int, target: Path) -> int:
+    """Rebuild trial N of an earlier tuning of MODEL; no data or evaluation needed.
+
+    HISTORY is a workspace or its history.jsonl.
+    """
+    from lpot.cli.resolve import model_source, run_elsewhere
+    from lpot.core.files.workspace import check_output
+    from lpot.jobs.recover import recover as rebuild
+
+    status = run_elsewhere(None, model)
+    if status is not None:
+        return status
+    source = model_source(model)
+    check_output(target, source)
+    with out.progress() as listener:
+        listener.phase(f"rebuilding trial {number}")
+        built = rebuild(source, history, number)
+        path = built.save(target)
+    met = {True: "bar met", False: "bar missed", None: "not evaluated"}[built.met]
+    floats = [] if built.recipe is None else [key.name for key in built.recipe.float_ops]
+    out.show(f"trial {number} ({met}) written to {path}")
+    out.tell({"model": str(path), "trial": number, "met": built.met, "fp32_ops": floats})
+    return OK
+
+
+# -- `lpot generate`: look at a tuned decoder, FP32 beside it.
+
+
+@click.command(short_help="Continue a prompt with a tuned decoder, next to FP32.")
+@click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
+@click.argument("prompt")
+@click.option(
+    "--tokens",
+    type=click.IntRange(min=1),
+    default=32,
+    show_default=True,
+    help="Tokens to generate at most.",
+)
+@command
+def generate(out: Output, run: Path, prompt: str, tokens: int) -> int:
+    """Continue PROMPT with the decoder of RUN, always taking the most likely token.
+
+    RUN is the workspace of a tuning with `approach: weight_only`. FP32's text is shown next to
+    it, with the first token at which they differ.
+    """
+    from lpot.jobs.decoder.generate import continue_text
+
+    with out.progress() as listener:
+        listener.phase("generating")
+        found = continue_text(run, prompt, tokens)
+    out.show(f"low precision: {found.low}")
+    if found.fp32 is not None:
+        out.show(f"FP32:          {found.fp32}")
+        where = found.parts_at
+        same = f"the same for all {len(found.tokens)} tokens"
+        out.show(same if where is None else f"they differ from token {where + 1} on")
+    out.tell(found.to_json())
+    return OK

@@ -15,7 +15,7 @@ from lpot.core.errors import ConfigError
 if TYPE_CHECKING:
     from lpot.config.schema import Config
     from lpot.core.progress import Listener
-    from lpot.core.result import Result
+    from lpot.core.results.result import Result
     from lpot.jobs.tune.quantize import Request
 
 # option → the yaml key it sets
@@ -128,11 +128,11 @@ def tune(out: Output, dry_run: bool, progress: Any, **options: Any) -> int:
 def make_request(config: Config, options: dict[str, Any], listener: Listener) -> Request:
     """What the command line asks for; mistakes in it are found here."""
     from lpot.cli.resolve import calibration_source, model_source, resolve
-    from lpot.core.door import COMMAND
-    from lpot.core.eval_func import check_function
+    from lpot.core.evaluation.eval_func import check_function
     from lpot.core.space import Rule
     from lpot.jobs.tune.api import KEEP
     from lpot.jobs.tune.quantize import Request
+    from lpot.jobs.tune.request import COMMAND
 
     evaluate = None if options["evaluate"] is None else resolve(options["evaluate"], "--eval")
     if evaluate is not None:

@@ -11,8 +11,12 @@ from pydantic import BeforeValidator, Field, PrivateAttr
 from lpot.config.fields import Arguments, Flag, read_number, wrong
 from lpot.config.scalar import show
 from lpot.config.schema_evaluation import EvaluationSection
-from lpot.config.schema_floats import GraphOptimization, MixedPrecision, ModelConversion
-from lpot.config.schema_model import ModelSection
+from lpot.config.schema_model import (
+    GraphOptimization,
+    MixedPrecision,
+    ModelConversion,
+    ModelSection,
+)
 from lpot.config.schema_pruning import Distillation, Pruning
 from lpot.config.schema_quantization import QuantizationSection
 from lpot.config.schema_tuning import TuningSection

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, runtime_check
 import numpy as np
 
 from lpot.core.batch import Inputs
-from lpot.core.card import compare_card, read_card, recipe_of, write_card
+from lpot.core.cpu import overflow_of
 from lpot.core.errors import ConfigError, UnsupportedModel, WorkspaceError
-from lpot.core.histogram import TensorStats
+from lpot.core.files.card import compare_card, read_card, recipe_of, write_card
 from lpot.core.model import Model
-from lpot.core.observations import Observations
-from lpot.core.overflow import overflow_of
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Observations
 from lpot.core.ptq.advice import advise
 from lpot.core.ptq.gains import measured_gains
 from lpot.core.ptq.sensitivity import sensitivity
@@ -42,9 +42,9 @@ __all__ = [
 if TYPE_CHECKING:  # defaults of type variables are not in Python 3.11
     from typing_extensions import TypeVar
 
-    from lpot.core.profile import OpTime
-    from lpot.core.report import GraphNode
-    from lpot.core.tensors import Pair
+    from lpot.core.results.profile import OpTime
+    from lpot.core.results.report import GraphNode
+    from lpot.core.results.tensors import Pair
 
     M = TypeVar("M", bound=Model, default=Model)
     M_contra = TypeVar("M_contra", bound=Model, default=Model, contravariant=True)

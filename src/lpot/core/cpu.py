@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from lpot.core.recipe import OpConfig, Recipe
 
 # What decides the speed and the numerics of low precision, by the names the Linux kernel uses.
 FEATURES = (
@@ -247,4 +250,60 @@ def _read(path: Path) -> str | None:
     try:
         return path.read_text(encoding="utf-8", errors="replace")
     except OSError:
+        return None
+
+
+# -- Models made for CPUs with VNNI, opened on one without: told with what was measured.
+
+
+# Rounding the output to 8 bits stays below 1 % of the exact sum; an overflow halves it.
+TOLERANCE = 0.02
+
+
+def overflow_of(recipe: Recipe | None, worst_error: Callable[[str], float]) -> str:
+    """What a model made under this recipe suffers on this CPU; empty if nothing.
+
+    `worst_error` gives, for a kind of op, how far the largest possible sum of full 8-bit products
+    is off here, relative to the truth: a backend's self-test.
+    """
+    full: dict[str, int] = {}
+    for key, config in (recipe.ops if recipe is not None else {}).items():
+        if _uses_all_bits(config):
+            full[key.kind] = full.get(key.kind, 0) + 1
+    errors = {kind: worst_error(kind) for kind in full}
+    wrong = {kind: error for kind, error in errors.items() if error > TOLERANCE}
+    if not wrong:
+        return ""
+    ops = " and ".join(f"{full[kind]} {kind}" for kind in wrong)
+    return (
+        f"{ops} op(s) use all 8 bits, for a CPU with VNNI; this CPU's kernels overflow "
+        f"with them: measured here, the worst case loses {max(wrong.values()):.0%} of the result. "
+        "Tune it again here, or with `target: avx2`, which is correct on every CPU"
+    )
+
+
+def _uses_all_bits(config: OpConfig) -> bool:
+    """Sums overflow when neither side leaves a bit free."""
+    if config.is_float or config.weight is None:
+        return False
+    return config.weight.bits == 8 and config.activation.bits == 8
+
+
+# -- Giving memory back to the system once a big model is done with.
+
+
+def give_back() -> None:
+    """Freed memory stays with the process until the allocator is told to return it."""
+    gc.collect()
+    trim = _trim()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _trim() -> Any:
+    """glibc's malloc_trim; None where the C library is another."""
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (AttributeError, OSError, TypeError):
         return None

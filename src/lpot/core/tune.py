@@ -16,16 +16,15 @@ from typing import TypeVar
 from lpot.core.backend import Backend, Observations
 from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, LpotError, SaveError, WorkspaceError
-from lpot.core.evaluate import Evaluator
-from lpot.core.goal import Goal, Objectives
-from lpot.core.history import History, ProcessDied
+from lpot.core.evaluation.evaluate import Evaluator
+from lpot.core.evaluation.race import Race
+from lpot.core.files.history import History, ProcessDied
+from lpot.core.goal import Goal, Objectives, grain_warning, noise_warning
 from lpot.core.interrupt import Terminated
 from lpot.core.limits import BAR_IS_MET, Watch
 from lpot.core.model import Model
-from lpot.core.noise import grain_warning, noise_warning
 from lpot.core.preference import Preference
 from lpot.core.progress import Listener
-from lpot.core.race import Race
 from lpot.core.recipe import Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Strategy, StrategyContext

@@ -13,13 +13,13 @@ from lpot.core.backend import Backend, Traced
 from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
 from lpot.core.errors import ConfigError, HistoryError, UnsupportedModel, did_you_mean
-from lpot.core.history import NAME, History
+from lpot.core.files.history import NAME, History
 from lpot.core.model import Model
 from lpot.core.preference import recorded
 from lpot.core.progress import tracked
 from lpot.core.recipe import OpKey, Recipe
+from lpot.core.results.tensors import Contrast, Pair, contrasts
 from lpot.core.space import Capability
-from lpot.core.tensors import Contrast, Pair, contrasts
 from lpot.core.trial import Trial
 from lpot.jobs.recover import recover
 from lpot.jobs.storage.workspace import fetched

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from lpot.backends import detect, get_backend, named_in
-from lpot.core.card import read_card
 from lpot.core.errors import UnsupportedModel, a_kind
+from lpot.core.files.card import read_card
 from lpot.core.model import Model
 from lpot.core.trust import trusting
 from lpot.jobs.benchmark.plan import deployed

@@ -9,10 +9,10 @@ from typing import Any
 from lpot.backends import get_backend
 from lpot.core.backend import Backend
 from lpot.core.errors import HistoryError
-from lpot.core.history import NAME, History
+from lpot.core.files.history import NAME, History
+from lpot.core.files.store import load_observations, observations_path
 from lpot.core.model import Model
 from lpot.core.repairs import pruned
-from lpot.core.store import load_observations, observations_path
 from lpot.core.trial import Trial
 from lpot.jobs.compress.variants import attach
 from lpot.jobs.storage.workspace import fetched

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError, did_you_mean
-from lpot.metric import annotation
+from lpot.metric import boxes as annotation
 from lpot.metric.arrays import to_numpy
 from lpot.metric.base import Array, BaseMetric, Floats
 from lpot.metric.boxes import (
     FOUR,
     THREE,
+    DetectionPieces,
     from_corners,
     listed_names,
     plain,
@@ -24,7 +25,6 @@ from lpot.metric.boxes import (
     read_truths,
 )
 from lpot.metric.matching import AREAS, MOST, ImageBoxes, Matcher, by_image
-from lpot.metric.pieces import DetectionPieces
 
 logger = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lpot.core.errors import ConfigError
-from lpot.core.metric import Told
+from lpot.core.evaluation.metric import Told
 from lpot.metric.base import BaseMetric, Floats
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lpot.core.interrupt import was_interrupted
-from lpot.core.report import Report
+from lpot.core.results.report import Report
 
 NEARLY = 0.05  # of the model's ops: so few in FP32 cost no speed worth the search
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.core import words
-from lpot.core.report import Report
+from lpot.core.results.report import Report
 
 
 def cards(report: Report) -> list[tuple[str, str, str]]:

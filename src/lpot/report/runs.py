@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import RenderableType
 
 from lpot.core import words
-from lpot.core.report import Report
+from lpot.core.results.report import Report
 from lpot.report.html import document
 from lpot.report.markup import render
 from lpot.report.next_step import first_line

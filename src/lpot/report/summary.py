@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from lpot.core.report import OpRow, Report, TrialRow
+from lpot.core.results.report import OpRow, Report, TrialRow
 from lpot.core.words import one_line
 from lpot.report.next_step import first_line, next_steps
 from lpot.report.table import listing

@@ -9,8 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lpot.core import words
-from lpot.core.benchmark import BenchmarkResult
-from lpot.core.result import Result
+from lpot.core.results.benchmark import BenchmarkResult
+from lpot.core.results.result import Result
 from lpot.core.trial import Trial
 
 STYLES: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from lpot.core import words
-from lpot.core.tensors import EQUAL, Contrast
+from lpot.core.results.tensors import EQUAL, Contrast
 from lpot.report.html import document, figure
 from lpot.report.markup import render
 from lpot.report.table import listing

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lpot.core import words
-from lpot.core.report import Report, TrialRow
+from lpot.core.results.report import Report, TrialRow
 from lpot.report.svg import Point, pareto_plot, search_plot
 
 SHOWN_TRIALS = 500

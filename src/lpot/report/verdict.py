@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from lpot.core.result import Result
-from lpot.core.verdict import judgement, rows
+from lpot.core.results.result import Result
+from lpot.core.results.verdict import judgement, rows
 
 STYLES = {"good": "bold green", "fair": "bold yellow"}
 

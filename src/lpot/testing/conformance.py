@@ -23,8 +23,8 @@ from lpot.core.errors import LpotError
 from lpot.core.loader import copied
 from lpot.core.model import Model
 from lpot.core.recipe import FP32, Recipe
+from lpot.core.results.tensors import contrasts
 from lpot.core.space import Capability, TuningSpace, restrict
-from lpot.core.tensors import contrasts
 from lpot.jobs.tune.api import tune
 
 

@@ -19,7 +19,7 @@ from lpot.backends.mxnet.graph import Graph
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError, ConfigError
-from lpot.core.numerics import TensorStats, sqnr
+from lpot.core.numerics.rounding import TensorStats, sqnr
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import Rule, TensorRule, TuningSpace, restrict
 

@@ -15,7 +15,7 @@ from backends.mxnet.nets import Tuple, with_params
 from lpot.backends.mxnet import MxnetBackend
 from lpot.backends.mxnet.equalize import equalize, find_pairs
 from lpot.backends.mxnet.graph import Graph
-from lpot.core.numerics import sqnr
+from lpot.core.numerics.rounding import sqnr
 from lpot.core.recipe import Recipe
 
 SHAPE = (8, 8, 6, 6)

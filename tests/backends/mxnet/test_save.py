@@ -16,8 +16,8 @@ from backends.mxnet.nets import cnn, conv, images, mlp, pairs, relu, with_params
 from lpot.backends.mxnet import MxnetBackend, abilities
 from lpot.backends.mxnet.model import MxnetModel
 from lpot.core.backend import Target
-from lpot.core.card import card_path
 from lpot.core.errors import UnsupportedModel, WorkspaceError
+from lpot.core.files.card import card_path
 from lpot.core.space import restrict
 from snapshots import snapshots
 

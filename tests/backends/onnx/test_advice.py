@@ -17,10 +17,10 @@ from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels
 from lpot.backends.onnx.run import session
 from lpot.core.backend import Observations
+from lpot.core.files.store import load_observations, save_observations
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
-from lpot.core.store import load_observations, save_observations
 from search.tear import GUILTY, MENDED, Loom, Torn, outputs, sentences
 
 BACKEND = OnnxBackend()

@@ -23,12 +23,12 @@ from lpot.backends.tensorflow.passes.split_outliers import outlier_channels
 from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import Observations
-from lpot.core.observations import Extremes
+from lpot.core.files.store import load_observations, save_observations
+from lpot.core.numerics.observations import Extremes
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
-from lpot.core.store import load_observations, save_observations
 
 BACKEND = TensorflowBackend()
 WIDTH = 64

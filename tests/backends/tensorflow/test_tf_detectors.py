@@ -18,7 +18,7 @@ pytest.importorskip("pycocotools")
 pytest.importorskip("PIL")
 
 import lpot
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.metric.detection import CocoMAP
 
 logger = logging.getLogger(__name__)

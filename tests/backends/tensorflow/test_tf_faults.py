@@ -15,7 +15,7 @@ from backends.tensorflow.nets import Maker, graph_of, images, little, rows
 from lpot.backends.tensorflow import TensorflowBackend, freeze
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.errors import CalibrationError, ConfigError, UnsupportedModel
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 
 BACKEND = TensorflowBackend()
 

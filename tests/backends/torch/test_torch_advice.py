@@ -24,11 +24,11 @@ from lpot.backends.torch.modules import LowLinear
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.ranges import Observed
 from lpot.core.backend import Observations
+from lpot.core.files.store import load_observations, save_observations
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import NONE, Repairs
 from lpot.core.space import restrict
-from lpot.core.store import load_observations, save_observations
 
 WIDTH = 48
 

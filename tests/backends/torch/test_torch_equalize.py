@@ -95,7 +95,7 @@ def test_an_even_net_is_left_alone() -> None:
 
 
 def test_observations_survive_the_disk(tmp_path: Any) -> None:
-    from lpot.core.store import load_observations, save_observations
+    from lpot.core.files.store import load_observations, save_observations
 
     model = BACKEND.load(torn())
     observations = BACKEND.observe(model, nets.images(), (0,))

@@ -15,7 +15,7 @@ import torch
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
-from lpot.core.numerics import sqnr
+from lpot.core.numerics.rounding import sqnr
 
 
 def built_from(name: str, approach: Any = "static") -> tuple[Any, Any, Any]:

@@ -18,7 +18,7 @@ from lpot.backends.torch.findings import Findings
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.core.backend import Approach, Observations
-from lpot.core.numerics import sqnr
+from lpot.core.numerics.rounding import sqnr
 from lpot.core.recipe import Recipe
 from lpot.core.space import restrict
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, made
-from lpot.core import observations
+from lpot.core.numerics import observations
 
 watching = importlib.import_module("lpot.backends.torch.tally")
 

@@ -149,7 +149,7 @@ class Digits:
 
 
 def test_the_yaml_alone_can_train(task: Task, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpot.jobs.tune import loop
+    from lpot.jobs.tune import train as loop
 
     monkeypatch.setattr(loop, "yaml_loader", lambda *_: DataLoader(Digits(), batch_size=50))
     section = {

@@ -20,7 +20,7 @@ from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default
 from lpot.core.batch import Reader
 from lpot.core.errors import DataError
-from lpot.core.numerics import sqnr
+from lpot.core.numerics.rounding import sqnr
 from zoo import torch_batches, torch_strange
 
 NETS = {**torch_batches.NETS, **torch_strange.NETS}

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from lpot.core.batch import InputSpec
-from lpot.core.benchmark import COLUMNS, Layout, Settings
 from lpot.core.cpu import probe
 from lpot.core.errors import ConfigError, DataError, EvaluationError
+from lpot.core.results.benchmark import COLUMNS, Layout, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.child import CAN_HALT, Child
 from lpot.jobs.benchmark.contestant import Contestant, disk_size, peak_memory, serve
@@ -246,7 +246,7 @@ def test_killed_leaves_nothing_behind(tmp_path):
     """Even halted children of a parent that was killed with -9 go away."""
     program = (
         "import sys; from lpot.jobs.benchmark.api import benchmark, Contestant\n"
-        "from lpot.core.benchmark import Settings\n"
+        "from lpot.core.results.benchmark import Settings\n"
         "one = Contestant('lpot_toy:spinner', 'callable', arguments={'folder': sys.argv[1]})\n"
         "benchmark([one, one], settings=Settings(warmup=0, rounds=10_000))"
     )

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import lpot
-from lpot.core.card import KERNEL_FEATURES, card_path
 from lpot.core.cpu import this_cpu
 from lpot.core.errors import ConfigError
+from lpot.core.files.card import KERNEL_FEATURES, card_path
 from lpot.demo import demo_data, demo_model_path
 
 pytest.importorskip("onnxruntime")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from lpot.core.benchmark import Settings
 from lpot.core.measure import rounds_needed
-from lpot.jobs.benchmark import room
+from lpot.core.results.benchmark import Settings
+from lpot.jobs.benchmark import api as room
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from lpot.backends import get_backend
 from lpot.cli import cli
-from lpot.core.benchmark import Settings
 from lpot.core.errors import EvaluationError, LpotError, UnsupportedModel
+from lpot.core.results.benchmark import Settings
 from lpot.core.space import restrict
 from lpot.demo import demo_data, demo_model_path
 from lpot.jobs.benchmark.contestant import Contestant, Loaded, _profile
@@ -116,9 +116,9 @@ def test_runtimes_of_an_onnx_model(digits: tuple[Any, Any]) -> None:
 
 def test_the_choice_follows_the_rounds_not_the_pooled_times() -> None:
     """A machine that is busy in a few rounds must not turn the answer round."""
-    from lpot.core.benchmark import BenchmarkResult, Measured
     from lpot.core.cpu import probe
     from lpot.core.measure import Timing, compare
+    from lpot.core.results.benchmark import BenchmarkResult, Measured
     from lpot.jobs.benchmark.runtimes import choose
 
     # Quick calls make up most of the slow one's samples: pooled, it looks the faster one.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from lpot.core.errors import BackendUnavailable
-from lpot.core.evaluate import takes_session
+from lpot.core.evaluation.evaluate import takes_session
 from lpot.core.goal import Goal
 from lpot.core.progress import Chorus, Listener
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig

@@ -15,10 +15,10 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from lpot.core.errors import ConfigError, LpotError
-from lpot.core.history import History
-from lpot.core.result import Result
+from lpot.core.files.history import History
+from lpot.core.results.result import Result
 from lpot.core.trial import State
-from lpot.jobs.execute.limits import Awake
+from lpot.jobs.execute.processes import Awake
 from lpot.jobs.tune.api import tune
 from patience import wait_until
 from search import scoring

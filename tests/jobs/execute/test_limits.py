@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from lpot.jobs.execute import limits
-from lpot.jobs.execute.limits import Awake
+from lpot.jobs.execute import processes as limits
+from lpot.jobs.execute.processes import Awake
 
 
 def test_a_process_that_was_stopped_blames_nobody(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("onnxruntime")
 
 from lpot.core.goal import Goal
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
 from search.tear import GUILTY
 

@@ -18,11 +18,11 @@ import pytest
 
 from browser import chromium
 from lpot.core.errors import ConfigError
+from lpot.core.files.history import History
+from lpot.core.files.workspace import Workspace
 from lpot.core.goal import Goal
-from lpot.core.history import History
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.trial import Score, State, Trial
-from lpot.core.workspace import Workspace
 from lpot.jobs.report.beacon import Beacon
 from lpot.jobs.report.dashboard import serve
 from lpot.jobs.report.runs import Run

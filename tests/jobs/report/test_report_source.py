@@ -11,14 +11,14 @@ from click.testing import CliRunner, Result
 
 from lpot.cli import cli
 from lpot.core.errors import HistoryError
+from lpot.core.files.history import History
 from lpot.core.goal import Goal
-from lpot.core.history import History
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
-from lpot.core.report import OpRow, Report
+from lpot.core.results.report import OpRow, Report
 from lpot.core.trial import Score, State, Trial
-from lpot.core.versus import versus
 from lpot.jobs.report.read import read_report
 from lpot.report.html import page
+from lpot.report.versus import versus
 
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym"))
 KEYS = [OpKey(f"conv{index}", "Conv") for index in range(4)]

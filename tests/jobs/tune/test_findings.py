@@ -14,7 +14,7 @@ from lpot.backends.onnx import OnnxBackend
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, Tradeoff
-from lpot.jobs.tune.findings import Findings
+from lpot.jobs.tune.job import Findings
 
 CONV, DENSE = OpKey("conv", "Conv"), OpKey("dense", "MatMul")
 INT8 = OpConfig(TensorConfig("uint8", "asym"), TensorConfig("int8", "sym", bits=8))

@@ -13,8 +13,8 @@ import pytest
 import onnx_models
 from lpot.config import load
 from lpot.core.errors import EvaluationError
-from lpot.core.eval_func import check_function
-from lpot.core.workspace import Workspace
+from lpot.core.evaluation.eval_func import check_function
+from lpot.core.files.workspace import Workspace
 from lpot.jobs.tune import preflight as room
 from lpot.jobs.tune.preflight import Preflight, preflight
 from lpot.jobs.tune.quantize import Request, quantize

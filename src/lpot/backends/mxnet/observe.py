@@ -18,8 +18,8 @@ from lpot.backends.mxnet.run import Feeds, Runner, feed, fitting_shapes, unfused
 from lpot.backends.mxnet.runtime import mx
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
-from lpot.core.histogram import TensorStats
-from lpot.core.observations import Observations, Snapshots, copied
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Observations, Snapshots, copied
 
 SAMPLED = 65536
 FUSION_TOLERANCE = 1e-2  # of the largest value: rounding stays far below, a lost op far above

@@ -18,10 +18,10 @@ from lpot.backends.mxnet.network import Network, check
 from lpot.backends.mxnet.run import Runner
 from lpot.backends.mxnet.runtime import MXNetError, first_line, mx
 from lpot.core.backend import ModelSpec
-from lpot.core.card import compare_card, read_card, recipe_of, sha256
-from lpot.core.draft import beside
 from lpot.core.errors import HistoryError, SaveError, UnsupportedModel, WorkspaceError
-from lpot.core.publish import drafting, publish
+from lpot.core.files.card import compare_card, read_card, recipe_of, sha256
+from lpot.core.files.draft import beside
+from lpot.core.files.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.mxnet import MxnetBackend

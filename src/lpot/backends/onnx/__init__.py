@@ -51,13 +51,13 @@ from lpot.backends.onnx.turns import Taps
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError, UnsupportedModel, UnsupportedOp, did_you_mean
-from lpot.core.histogram import TensorStats
-from lpot.core.profile import OpTime
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
-from lpot.core.report import GraphNode
+from lpot.core.results.profile import OpTime
+from lpot.core.results.report import GraphNode
+from lpot.core.results.tensors import Pair
 from lpot.core.space import Capability, Rule
-from lpot.core.tensors import Pair
 
 PASSES = (
     raise_opset,

@@ -11,7 +11,7 @@ from onnx import NodeProto, TensorProto, helper
 
 from lpot.backends.onnx.graph import to_tensor
 from lpot.core.backend import Target
-from lpot.core.overflow import TOLERANCE
+from lpot.core.cpu import TOLERANCE
 from lpot.core.recipe import FP32, OpConfig, TensorConfig
 
 logger = logging.getLogger(__name__)

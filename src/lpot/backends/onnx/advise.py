@@ -8,8 +8,8 @@ from lpot.backends.onnx.abilities import COMPUTE
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.plan import plan
-from lpot.core.histogram import TensorStats
-from lpot.core.observations import Extremes
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Extremes
 from lpot.core.ptq.smoothquant import smoothings
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs

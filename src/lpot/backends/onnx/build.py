@@ -16,8 +16,8 @@ from lpot.backends.onnx.passes.correct_bias import Means, bias_shift
 from lpot.backends.onnx.plan import Plan, output_of
 from lpot.backends.onnx.recurrent import WEIGHTS, lstm_node, lstm_weight
 from lpot.core.errors import CalibrationError
-from lpot.core.histogram import TensorStats
-from lpot.core.numerics import SCALE_FLOOR, QuantParams, affine, quantize_weight
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.rounding import SCALE_FLOOR, QuantParams, affine, quantize_weight
 from lpot.core.ptq.bias_correction import corrected_scale
 from lpot.core.recipe import OpConfig
 

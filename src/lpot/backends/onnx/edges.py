@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from lpot.backends.onnx.abilities import ARITHMETIC, COMPUTE
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.plan import active_inputs, plan
-from lpot.core.histogram import TensorStats
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.ptq.ranges import noise
 from lpot.core.recipe import OpKey, Recipe
 

@@ -18,9 +18,9 @@ from lpot.backends.onnx.passes.correct_bias import mean_inputs
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
-from lpot.core.histogram import TensorStats
 from lpot.core.inputs import by_name
-from lpot.core.observations import ChannelStats, Observations, Snapshots, copied
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import ChannelStats, Observations, Snapshots, copied
 
 SAMPLED = 65536
 

@@ -13,7 +13,7 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
-from lpot.core.profile import OpTime, Role, quickest
+from lpot.core.results.profile import OpTime, Role, quickest
 
 WARMUP = 2
 _ENDING = "_kernel_time"

@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from lpot.backends.onnx.graph import Graph, subgraphs
 from lpot.backends.onnx.run import ORT_ERRORS
-from lpot.core.numerics import quantize_weight
+from lpot.core.numerics.rounding import quantize_weight
 
 DOMAIN = "com.microsoft"
 KIND = "DynamicQuantizeLSTM"

@@ -16,11 +16,11 @@ from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
 from lpot.backends.onnx.run import PROVIDERS, run_session
-from lpot.core.card import compare_card, read_card, recipe_of
+from lpot.core.cpu import overflow_of
 from lpot.core.errors import SaveError, WorkspaceError
-from lpot.core.overflow import overflow_of
+from lpot.core.files.card import compare_card, read_card, recipe_of
+from lpot.core.files.publish import drafting, publish
 from lpot.core.ptq.distance import arrays
-from lpot.core.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.onnx import OnnxBackend

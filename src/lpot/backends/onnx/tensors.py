@@ -14,8 +14,8 @@ from lpot.backends.onnx.observe import augment
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
 from lpot.core.recipe import OpKey
-from lpot.core.report import GraphNode
-from lpot.core.tensors import Glimpse, OpTensors, Pair, stride_of
+from lpot.core.results.report import GraphNode
+from lpot.core.results.tensors import Glimpse, OpTensors, Pair, stride_of
 
 # Optimised sessions would fuse what is looked at; INT8 kernels are used by both.
 QUICK = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC

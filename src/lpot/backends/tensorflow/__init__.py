@@ -33,14 +33,14 @@ from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.compress.prunable import variant_in
 from lpot.core.compress.resume import TrainingFile
-from lpot.core.histogram import TensorStats
-from lpot.core.overflow import overflow_of
-from lpot.core.profile import OpTime
+from lpot.core.cpu import overflow_of
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
-from lpot.core.report import GraphNode
+from lpot.core.results.profile import OpTime
+from lpot.core.results.report import GraphNode
+from lpot.core.results.tensors import Pair
 from lpot.core.space import Capability
-from lpot.core.tensors import Pair
 
 logger = logging.getLogger(__name__)
 

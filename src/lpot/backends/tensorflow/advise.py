@@ -9,8 +9,8 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.smooth_channels import outlying_inputs
 from lpot.backends.tensorflow.passes.split_outliers import outlier_pairs
 from lpot.backends.tensorflow.repair import patched, repair
-from lpot.core.histogram import TensorStats
-from lpot.core.observations import Observations
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Observations
 from lpot.core.ptq.smoothquant import smoothings
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs

@@ -19,8 +19,8 @@ from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
 from lpot.backends.tensorflow.weights import corrected_bias, weight_of
+from lpot.core.cpu import give_back
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, first_line
-from lpot.core.memory import give_back
 
 logger = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.errors import CalibrationError
-from lpot.core.numerics import TensorStats, affine
+from lpot.core.numerics.rounding import TensorStats, affine
 
 SIX = 6.0 * (1 + 1e-6)
 

@@ -16,9 +16,9 @@ from lpot.backends.tensorflow.hdf5 import check_hdf5
 from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.run import first_line
 from lpot.backends.tensorflow.runtime import tf
-from lpot.core.archive import check_archive
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
+from lpot.core.files.untrusted import check_archive
 
 logger = logging.getLogger(__name__)
 

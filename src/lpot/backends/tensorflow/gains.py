@@ -20,10 +20,10 @@ from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.core.backend import Observations
-from lpot.core.numerics import TensorStats
-from lpot.core.profile import OpTime
+from lpot.core.numerics.rounding import TensorStats
 from lpot.core.ptq.gains import identity, kernel_times
 from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.results.profile import OpTime
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend

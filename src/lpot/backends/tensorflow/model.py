@@ -15,8 +15,8 @@ from lpot.backends.tensorflow.run import HEAVY
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.slim import SlimSession, slim_session
 from lpot.core.batch import Inputs, InputSpec
+from lpot.core.cpu import give_back
 from lpot.core.errors import UnsupportedModel
-from lpot.core.memory import give_back
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
 

@@ -26,10 +26,10 @@ from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs
+from lpot.core.cpu import give_back
 from lpot.core.errors import CalibrationError
-from lpot.core.memory import give_back
-from lpot.core.numerics import TensorStats
-from lpot.core.observations import NO_BATCH, ChannelStats, Observations, Snapshots, copied
+from lpot.core.numerics.observations import NO_BATCH, ChannelStats, Observations, Snapshots, copied
+from lpot.core.numerics.rounding import TensorStats
 
 SHAPED_STEPS = 16  # shapes of so many batches are compared
 

@@ -16,9 +16,9 @@ import numpy as np
 from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
 from lpot.backends.tensorflow.run import feed
+from lpot.core.cpu import give_back
 from lpot.core.errors import LpotError
 from lpot.core.measure import compare
-from lpot.core.memory import give_back
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow.model import TensorflowModel

@@ -11,7 +11,7 @@ from lpot.backends.tensorflow.formats import Format, choose_formats, makes, take
 from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
 from lpot.backends.tensorflow.liveness import can_sum
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.core.numerics import TensorStats
+from lpot.core.numerics.rounding import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 

@@ -36,7 +36,7 @@ from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.spell_hard_swish import spell_hard_swish
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
-from lpot.core.observations import Extremes
+from lpot.core.numerics.observations import Extremes
 from lpot.core.recipe import OpKey
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError, UnsupportedModel
-from lpot.core.profile import OpTime, Role, quickest
+from lpot.core.results.profile import OpTime, Role, quickest
 
 WARMUP = 2
 _KIND = re.compile(r" = (\w+)\(")

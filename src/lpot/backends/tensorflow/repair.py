@@ -12,8 +12,8 @@ from lpot.backends.tensorflow.passes.smooth_channels import smooth_channels
 from lpot.backends.tensorflow.passes.split_outliers import split_outliers
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Patched, Prepared
-from lpot.core.numerics import TensorStats
-from lpot.core.observations import Extremes, Observations
+from lpot.core.numerics.observations import Extremes, Observations
+from lpot.core.numerics.rounding import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 
 

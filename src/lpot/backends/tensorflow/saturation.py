@@ -15,8 +15,8 @@ import numpy as np
 from lpot.backends.tensorflow.nodes import make_const, make_node
 from lpot.backends.tensorflow.run import open_session
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
+from lpot.core.cpu import TOLERANCE
 from lpot.core.errors import UnsupportedModel
-from lpot.core.overflow import TOLERANCE
 
 logger = logging.getLogger(__name__)
 

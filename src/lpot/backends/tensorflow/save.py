@@ -16,10 +16,10 @@ from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.run import run
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import ModelSpec
-from lpot.core.card import compare_card, read_card, recipe_of
-from lpot.core.draft import write_bytes
 from lpot.core.errors import SaveError, WorkspaceError
-from lpot.core.publish import drafting, publish
+from lpot.core.files.card import compare_card, read_card, recipe_of
+from lpot.core.files.draft import write_bytes
+from lpot.core.files.publish import drafting, publish
 
 if TYPE_CHECKING:
     from lpot.backends.tensorflow import TensorflowBackend

@@ -29,7 +29,7 @@ from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.quick import is_lent
 from lpot.backends.tensorflow.run import HEAVY, fill, first_line, session_config
 from lpot.backends.tensorflow.runtime import NodeDef, tf, v1
-from lpot.core.memory import give_back
+from lpot.core.cpu import give_back
 
 try:
     from tensorflow.python.grappler import tf_optimizer

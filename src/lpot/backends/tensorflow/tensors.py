@@ -24,8 +24,8 @@ from lpot.backends.tensorflow.runtime import tf
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.recipe import OpKey
-from lpot.core.report import GraphNode
-from lpot.core.tensors import Glimpse, OpTensors, Pair
+from lpot.core.results.report import GraphNode
+from lpot.core.results.tensors import Glimpse, OpTensors, Pair
 
 Weights = tuple[Glimpse, Glimpse] | tuple[None, None]
 

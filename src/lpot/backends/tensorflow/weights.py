@@ -11,7 +11,7 @@ from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.prepare import Prepared
-from lpot.core.numerics import quantize_weight
+from lpot.core.numerics.rounding import quantize_weight
 from lpot.core.recipe import TensorConfig
 
 

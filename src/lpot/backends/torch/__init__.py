@@ -40,12 +40,12 @@ from lpot.backends.torch.train import Trainee, finish_training, prepare_training
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
-from lpot.core.histogram import TensorStats
-from lpot.core.profile import OpTime
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
+from lpot.core.results.profile import OpTime
+from lpot.core.results.tensors import Pair
 from lpot.core.space import Capability
-from lpot.core.tensors import Pair
 
 
 class TorchBackend(PruneVerbs, Backend[TorchModel]):

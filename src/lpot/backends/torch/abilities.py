@@ -11,8 +11,7 @@ from lpot.backends.torch.kernels import KERNELS, Affine, Geometry, candidates
 from lpot.backends.torch.kinds import OpSpec
 from lpot.backends.torch.weights import Weights
 from lpot.core.backend import Approach, Target
-from lpot.core.cpu import this_cpu
-from lpot.core.overflow import TOLERANCE
+from lpot.core.cpu import TOLERANCE, this_cpu
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import torch
 from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.backends.torch.findings import Findings
-from lpot.core.observations import Extremes, Observations
+from lpot.core.numerics.observations import Extremes, Observations
 
 
 class ChannelObserver:

@@ -20,10 +20,10 @@ from torch import nn
 from lpot.backends.torch.describe import Described, rebuild
 from lpot.backends.torch.legacy import translate
 from lpot.backends.torch.model import TorchModel
-from lpot.core.archive import check_archive
-from lpot.core.card import recipe_of
-from lpot.core.draft import write_bytes
 from lpot.core.errors import UnsupportedModel, a_kind
+from lpot.core.files.card import recipe_of
+from lpot.core.files.draft import write_bytes
+from lpot.core.files.untrusted import check_archive
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from lpot.core.observations import Named, Observations
+from lpot.core.numerics.observations import Named, Observations
 
 NO_KERNEL_HERE = "none"  # among the executors that were chosen
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.clone import Cloner
-from lpot.core.halves import halved
+from lpot.core.numerics.rounding import halved
 from lpot.core.recipe import OpKey, Recipe
 
 WORD = "fp16"

@@ -20,8 +20,8 @@ from lpot.backends.torch.kernels.codes import is_coded
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.prepare import Prepared
 from lpot.core.blame import told
-from lpot.core.checked import read_json
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, did_you_mean
+from lpot.core.files.untrusted import read_json
 from lpot.core.tune import guarded
 
 logger = logging.getLogger(__name__)

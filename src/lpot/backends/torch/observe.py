@@ -15,7 +15,7 @@ from lpot.backends.torch.run import call
 from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import CalibrationError
-from lpot.core.observations import NO_BATCH, Observations, Snapshots
+from lpot.core.numerics.observations import NO_BATCH, Observations, Snapshots
 
 
 def observe(

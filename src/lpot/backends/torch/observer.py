@@ -31,8 +31,8 @@ from lpot.backends.torch.tally import Tally
 from lpot.backends.torch.trust import Trust
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
-from lpot.core.numerics import TensorStats
-from lpot.core.observations import Observations, copied
+from lpot.core.numerics.observations import Observations, copied
+from lpot.core.numerics.rounding import TensorStats
 
 
 class Observer:

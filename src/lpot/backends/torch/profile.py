@@ -19,7 +19,7 @@ from lpot.backends.torch.program import Program, Step, assemble, float_action
 from lpot.backends.torch.run import CALL_ERRORS, call
 from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Inputs
-from lpot.core.profile import OpTime, Role, quickest
+from lpot.core.results.profile import OpTime, Role, quickest
 
 WARMUP = 2
 

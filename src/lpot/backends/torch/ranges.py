@@ -17,7 +17,7 @@ from lpot.backends.torch.lower import Scales
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.passes.smooth_channels import Smooth, find_smooth
 from lpot.core.backend import Observations
-from lpot.core.numerics import SCALE_FLOOR, TensorStats, affine
+from lpot.core.numerics.rounding import SCALE_FLOOR, TensorStats, affine
 from lpot.core.recipe import Recipe, TensorConfig
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from lpot.backends.torch.hub import guard_of, is_transformers, write_config
 from lpot.backends.torch.load import empty_module
 from lpot.backends.torch.model import TorchModel
 from lpot.core.batch import Inputs
-from lpot.core.card import compare_card, read_card
-from lpot.core.checked import checked, read_json
+from lpot.core.cpu import overflow_of
 from lpot.core.errors import BackendUnavailable, SaveError, UnsupportedModel, WorkspaceError
-from lpot.core.overflow import overflow_of
-from lpot.core.publish import drafting, publish
+from lpot.core.files.card import compare_card, read_card
+from lpot.core.files.publish import drafting, publish
+from lpot.core.files.untrusted import checked, read_json
 
 if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lpot.backends.torch.ranges import inlet_name
-from lpot.core.numerics import TensorStats
+from lpot.core.numerics.rounding import TensorStats
 
 SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
 

@@ -19,7 +19,7 @@ from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
 from lpot.core.batch import Inputs
 from lpot.core.recipe import OpKey
-from lpot.core.tensors import Glimpse, OpTensors, Pair, stride_of
+from lpot.core.results.tensors import Glimpse, OpTensors, Pair, stride_of
 
 Seen = dict[str, Glimpse]  # thinned out at once: all outputs of a batch may be gigabytes
 

@@ -11,7 +11,7 @@ from torch import nn
 
 from lpot.backends.torch.kinds import Layer, is_hf_conv1d
 from lpot.core.errors import UnsupportedOp
-from lpot.core.numerics import QuantParams, dequantize, quantize_weight
+from lpot.core.numerics.rounding import QuantParams, dequantize, quantize_weight
 from lpot.core.recipe import TensorConfig
 
 

@@ -17,7 +17,7 @@ from lpot.core.compress.settings import Distill
 from lpot.core.compress.weight_store import WeightStore
 from lpot.core.errors import HistoryError
 from lpot.core.model import Model
-from lpot.core.observations import Observations
+from lpot.core.numerics.observations import Observations
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import pruned
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from lpot.core.errors import HistoryError
-from lpot.core.store import read_arrays, write_arrays
+from lpot.core.files.store import read_arrays, write_arrays
 
 FORMAT = 1
 EVERY = 10.0  # seconds: what short epochs may lose besides the one that was interrupted

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lpot.core.histogram import TensorStats
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.ptq.ranges import NOISY, better_algorithm, noise
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.space import Capability

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from lpot.core.observations import Observations
+from lpot.core.files.timetable import Timetable
+from lpot.core.numerics.observations import Observations
 from lpot.core.progress import tracked
 from lpot.core.ptq.sensitivity import leaders
 from lpot.core.recipe import OpKey, Recipe
-from lpot.core.timetable import Timetable
 
 if TYPE_CHECKING:
     from lpot.core.backend import Backend

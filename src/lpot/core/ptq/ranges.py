@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lpot.core.histogram import TensorStats
-from lpot.core.threshold import ALGORITHMS
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.threshold import ALGORITHMS
 
 WORTH = 4.0  # times less squared error, from which on another range is worth a look
 NOISY = 1e-3  # noise of an input that a range fixed beforehand should not make

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from lpot.core.batch import Inputs
-from lpot.core.observations import Observations
+from lpot.core.numerics.observations import Observations
 from lpot.core.progress import tracked
 from lpot.core.ptq.distance import few, mean_distance
 from lpot.core.recipe import OpKey, Recipe

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from lpot.core.observations import Array, Extremes
+from lpot.core.numerics.observations import Array, Extremes
 from lpot.core.repairs import Repairs
 
 ALPHAS = (0.35, 0.5, 0.65, 0.8)

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.data.datasets.base import Dataset, IterableDataset
-from lpot.data.datasets.bert import Bert
-from lpot.data.datasets.bert_record import BertRecord
+from lpot.data.datasets.bert import Bert, BertRecord
 from lpot.data.datasets.cifar import CIFAR10, CIFAR100
 from lpot.data.datasets.coco import COCONpy, COCORaw
 from lpot.data.datasets.dummy import Dummy, DummyV2, SparseDummyV2

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.card import is_inside
 from lpot.core.errors import ConfigError, DataError
+from lpot.core.files.card import is_inside
 from lpot.data.datasets.base import Dataset, FilterFunction, TransformFunction
 from lpot.data.files import existing_file, existing_folder, read_json
 from lpot.data.image import read

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lpot.core.archive import check_archive, unpacked
 from lpot.core.errors import DataError
+from lpot.core.files.untrusted import check_archive, unpacked
 from lpot.data.datasets.base import FilterFunction, LabelledImages, TransformFunction, check_labels
 from lpot.data.files import existing_folder, not_found
 

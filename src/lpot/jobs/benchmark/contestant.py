@@ -23,8 +23,8 @@ import numpy as np
 from lpot.backends import detect, get_backend, named_in
 from lpot.core.backend import Profiled
 from lpot.core.batch import InputSpec
-from lpot.core.card import read_card
 from lpot.core.errors import ConfigError, LpotError
+from lpot.core.files.card import read_card
 from lpot.core.measure import latency
 from lpot.core.model import Model
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lpot.config.schema import Config
-from lpot.core.benchmark import BenchmarkResult, Layout, Settings
 from lpot.core.errors import ConfigError
-from lpot.core.profile import Profile
 from lpot.core.progress import Listener
+from lpot.core.results.benchmark import BenchmarkResult, Layout, Settings
+from lpot.core.results.profile import Profile
 from lpot.core.trial import Score
 from lpot.jobs.benchmark.api import Progress, benchmark
 from lpot.jobs.benchmark.entry import fresh

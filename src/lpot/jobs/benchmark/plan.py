@@ -12,12 +12,12 @@ from lpot.backends import detect, get_backend, named_in
 from lpot.config.rules import model_spec
 from lpot.config.schema import Config
 from lpot.core.backend import Backend
-from lpot.core.benchmark import Settings
-from lpot.core.card import read_card
-from lpot.core.checked import read_json
 from lpot.core.errors import ConfigError
+from lpot.core.files.card import read_card
+from lpot.core.files.untrusted import read_json
 from lpot.core.model import Model
 from lpot.core.progress import Listener
+from lpot.core.results.benchmark import Settings
 from lpot.core.trial import Score
 from lpot.jobs.benchmark.feed import Feed, from_loader
 from lpot.jobs.component.records import as_loader

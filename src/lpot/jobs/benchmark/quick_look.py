@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from lpot.core.batch import Inputs
-from lpot.core.benchmark import Settings
 from lpot.core.errors import LpotError
 from lpot.core.measure import latency
 from lpot.core.model import Model
+from lpot.core.results.benchmark import Settings
 from lpot.core.trial import Score
 from lpot.jobs.benchmark.api import benchmark
 

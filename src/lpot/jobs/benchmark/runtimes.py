@@ -14,19 +14,18 @@ import numpy as np
 
 from lpot.backends import detect
 from lpot.core.batch import Inputs
-from lpot.core.benchmark import BenchmarkResult, Settings
-from lpot.core.checked import read_json
 from lpot.core.errors import HistoryError, LpotError, UnsupportedModel
-from lpot.core.feed import settle, synthetic
-from lpot.core.history import History
+from lpot.core.files.history import History
+from lpot.core.files.untrusted import read_json
+from lpot.core.files.workspace import Workspace
 from lpot.core.measure import Comparison, compare
 from lpot.core.model import Model
-from lpot.core.numerics import sqnr
-from lpot.core.workspace import Workspace
+from lpot.core.numerics.rounding import sqnr
+from lpot.core.results.benchmark import BenchmarkResult, Settings
 from lpot.jobs.benchmark.api import Progress, benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source, saved
-from lpot.jobs.benchmark.feed import Feed
+from lpot.jobs.benchmark.feed import Feed, settle, synthetic
 from lpot.jobs.benchmark.team import Team
 from lpot.jobs.recover import recover
 

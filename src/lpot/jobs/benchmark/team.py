@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from lpot.core.batch import InputSpec
-from lpot.core.benchmark import Instance, Settings
 from lpot.core.cpu import Cpu, usable_cores
 from lpot.core.measure import Timing
+from lpot.core.results.benchmark import Instance, Settings
 from lpot.jobs.benchmark.child import Child, ChildFailed
 from lpot.jobs.benchmark.contestant import Contestant
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lpot.core.compress.sparsity import Sparsity
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.benchmark.plan import ACCURACY
 from lpot.jobs.component.benchmarker import Benchmarker
 from lpot.jobs.component.component import Combined

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lpot.backends import detect, get_backend
@@ -11,24 +11,108 @@ from lpot.config.availability import unavailable
 from lpot.config.rules import goal as goal_of
 from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Sparsifiable, Teaches
-from lpot.core.compress.pruners import Pruners
+from lpot.core.compress.pruners import Pruners, PrunerSpec
 from lpot.core.compress.resume import TrainingFile
-from lpot.core.compress.sparsity import Sparsity
+from lpot.core.compress.schedule import Schedule
+from lpot.core.compress.sparsity import Sparsity, count_zeros
 from lpot.core.errors import ConfigError, LpotError, TrainingError, a_kind
-from lpot.core.evaluate import Evaluator
+from lpot.core.evaluation.evaluate import Evaluator
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
+from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.records import as_loader, as_native, terminal
-from lpot.jobs.component.teaching import Teaching
 from lpot.jobs.compress.returned import digest, other_model, take_over
 from lpot.jobs.compress.training import training_data, training_file
 from lpot.jobs.compress.weights import trained_model
-from lpot.jobs.compress.zeros import zeros_of
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
 from lpot.jobs.tune.trainers import located
+
+# -- Distillation in a loop of the user's own: the hooks that bring the teacher into the loss.
+
+
+NAME = "KnowledgeDistillationLoss"
+
+
+class Teaching(Hooked):
+    """Either of the original's forms:
+
+    `loss = distiller.on_after_compute_loss(inputs, output, loss)`, or
+    `distiller.on_post_forward(inputs)` and then `distiller.criterion(output, labels)`.
+    """
+
+    config: Any
+    _criterion: Any = None
+    _teacher: Any = None
+
+    @property
+    def criterion(self) -> Any:
+        """The yaml's loss, which knows the teacher; one of your own may be set instead."""
+        if self._criterion is None:
+            self._criterion = self._made()
+        return self._criterion
+
+    @criterion.setter
+    def criterion(self, given: Any) -> None:
+        self._criterion = given
+
+    def on_post_forward(self, input: Any, teacher_output: Any = None) -> None:
+        """The teacher sees the batch, too; its output may be given where it is known."""
+        self.criterion.teach(input, self._needed(teacher_output))
+
+    def on_after_compute_loss(
+        self, input: Any, student_output: Any, student_loss: Any, teacher_output: Any = None
+    ) -> Any:
+        """The loss to be minimized: the student's own and the distance from the teacher."""
+        self.on_post_forward(input, teacher_output)
+        return self.criterion.blended(student_output, student_loss)
+
+    def _needed(self, teacher_output: Any) -> Any:
+        """A teacher, or what it gives."""
+        if teacher_output is None and self._teacher is None:
+            raise ConfigError(
+                "nothing to learn from: set `teacher_model` before the call, or pass the teacher's "
+                "output",
+                "teacher_model",
+            )
+        # Scripts pass the teacher itself as well.
+        return None if as_native(teacher_output) is self._teacher else teacher_output
+
+    def _made(self) -> Any:
+        backend = get_backend(self.config.model.framework or detect(self._teacher))
+        if not isinstance(backend, Teaches):
+            raise ConfigError(
+                f"backend {backend.name} has no loss for distillation: expected pytorch or "
+                "tensorflow"
+            )
+        section = self.config.distillation
+        told = None if section is None or section.train is None else plain(section.train)
+        named: Mapping[str, Any] = (told or {}).get("criterion") or {}
+        return backend.teaching_loss(named.get(NAME) or {}, self._teacher)
+
+
+# -- The zeros of a model that was pruned before it is trained on: they stay.
+
+
+FEW = 0.05  # of a weight: training leaves next to none that are exactly zero
+
+
+def zeros_of(backend: Any, native: Any) -> Pruners | None:
+    """Hooks that hold them; None where the model has none, or the backend can't tell."""
+    if not isinstance(backend, Sparsifiable):
+        return None
+    store = backend.weight_store(native)
+    found = count_zeros({name: store.read(name) for name in store.names()})
+    # A weight of nothing but zeros is one that is still to be trained.
+    names = tuple(layer.name for layer in found.layers if FEW <= layer.share < 1)
+    if not names:
+        return None
+    locked = Pruners([PrunerSpec("pattern_lock", Schedule(0.0, 0.0, 0, 1), names)], store)
+    locked.on_epoch_begin(0)
+    return locked
+
 
 CRITERION = "distillation.train.criterion"
 TEACHER, STUDENT = "the teacher", "the student"

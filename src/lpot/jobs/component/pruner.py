@@ -7,7 +7,7 @@ from typing import Any
 from lpot.core.errors import ConfigError
 from lpot.core.model import Model
 from lpot.core.progress import Listener
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.component.hooks import Hooked
 from lpot.jobs.component.records import as_loader, as_model, as_native, terminal
 from lpot.jobs.compress.weights import PruneResult, WeightPruning

@@ -8,7 +8,7 @@ from typing import Any
 from lpot.core.backend import Backend
 from lpot.core.errors import ConfigError
 from lpot.core.progress import Listener
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.jobs.component.records import as_loader, as_model, terminal
 from lpot.jobs.settings import Conf, read_config
 from lpot.jobs.tune.quantize import Request, quantize

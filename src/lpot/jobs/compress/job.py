@@ -4,34 +4,160 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from lpot.config.schema import Config
-from lpot.core.backend import Observations
+from lpot.config.schema_pruning import StructuredPruning
+from lpot.core.backend import Backend, Observations
 from lpot.core.batch import Batch
-from lpot.core.card import read_card
 from lpot.core.compress.prunable import Prunable
 from lpot.core.compress.samples import first, first_batches
-from lpot.core.compress.settings import Distill
+from lpot.core.compress.settings import Distill, Structured
 from lpot.core.compress.training_data import TrainingData
-from lpot.core.errors import HistoryError, LpotError
+from lpot.core.errors import ConfigError, HistoryError, LpotError
+from lpot.core.files.card import read_card
+from lpot.core.limits import Watch
+from lpot.core.loader import length_of
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
 from lpot.core.repairs import pruned
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
-from lpot.jobs.compress.asked import settings
-from lpot.jobs.compress.finals import SHARE, planned
-from lpot.jobs.compress.sensitivity import Plan, Sensitivity, Workbench
-from lpot.jobs.compress.stoppable import Stoppable, Stopped
+from lpot.jobs.compress.sensitivity import Pruned, Sensitivity, Workbench
 from lpot.jobs.compress.variants import folder_of, keep_statistics
 from lpot.jobs.tune.evaluation import yaml_loader
 from lpot.jobs.tune.job import Job
+from lpot.jobs.tune.mode import Mode
+from lpot.jobs.tune.plan import Plan
+from lpot.jobs.tune.request import Request
 from lpot.strategy.ranges import other_ranges
+
+# -- What a request asks of pruning under the bar, and what it must give for it.
+
+
+SECTION = "pruning.approach.structured"
+
+
+def settings(config: Config) -> Structured:
+    assert config.pruning is not None and config.pruning.approach.structured is not None
+    return settings_of(config.pruning.approach.structured, config.tuning.random_seed)
+
+
+def check_compression(
+    request: Request, config: Config, backend: Backend, model: Model, calibrates: bool
+) -> None:
+    """Before anything is evaluated."""
+    if not isinstance(backend, Prunable):
+        raise ConfigError(
+            f"backend {backend.name} can't remove channels: give a torch module or a Keras model",
+            SECTION,
+            config.where(SECTION),
+        )
+    backend.check_prunable(model)
+    if config.pruning is not None and config.pruning.approach.weight_compression is not None:
+        raise ConfigError(
+            "both `structured` and `weight_compression` are given, expected one of them: for both, "
+            "chain two components with Scheduler",
+            SECTION,
+            config.where(SECTION),
+        )
+    train = None if config.pruning is None else config.pruning.train
+    given = request.train is not None or (train is not None and train.dataloader is not None)
+    if not given and not calibrates:
+        raise ConfigError(
+            "structured pruning trains what is left: give train_dataloader, or "
+            "`pruning.train.dataloader` in the yaml",
+            SECTION,
+            config.where(SECTION),
+        )
+
+
+def settings_of(section: StructuredPruning, seed: int) -> Structured:
+    distill = Distill(
+        epochs=section.epochs,
+        learning_rate=section.learning_rate,
+        temperature=section.temperature,
+        logits=section.logits,
+        features=section.features,
+        labels=section.labels,
+        mixup=section.mixup,
+        seed=seed,
+    )
+    ratios = tuple(sorted(section.ratio, reverse=True))
+    return Structured(ratios, section.blocks, section.samples, section.batch_size, distill)
+
+
+# -- A training that ends when its job is to end: an epoch may take an hour.
+
+
+class Stopped(LpotError):
+    """The user asked to stop, or the time is up."""
+
+
+class Stoppable:
+    """A loader that raises `Stopped` at the first batch after that.
+
+    >>> from lpot.core.limits import Limits
+    >>> watch = Watch(Limits())
+    >>> list(Stoppable([1, 2], watch))
+    [1, 2]
+    >>> watch.request_stop("Ctrl-C")
+    >>> list(Stoppable([1, 2], watch))
+    Traceback (most recent call last):
+    ...
+    lpot.jobs.compress.job.Stopped: the training was stopped: Ctrl-C
+    """
+
+    def __init__(self, loader: Iterable[Any], watch: Watch) -> None:
+        self._loader, self._watch = loader, watch
+
+    def __iter__(self) -> Iterator[Any]:
+        for raw in self._loader:
+            if self._watch.requested or self._watch.time_is_up:
+                why = self._watch.requested or "the time is up"
+                raise Stopped(f"the training was stopped: {why}")
+            yield raw
+
+    def __len__(self) -> int:
+        found = length_of(self._loader)
+        return sum(1 for _ in self._loader) if found is None else found
+
+
+# -- Cuts that save alike, compared by what a short training makes of each.
+
+
+SHARE = 30  # the short training is a thirtieth of the long one
+CLOSE = 1.25  # times the least error: what is further off is not trained
+MOST = 5
+
+
+def planned(
+    sensitivity: Sensitivity, ratio: float, train: Callable[[Model], Model] | None = None
+) -> Pruned:
+    """The best cuts that save this share of the latency.
+
+    A layer that stands for a block is fitted as well as it can be, while blocks and channels that
+    are left have more to learn: equal errors after the fit are not equal after training.
+    """
+    found = sensitivity.cheapest(ratio)
+    least = sensitivity.together(found[0][0]) if train and len(found) > 1 else 0.0
+    close = [pair for pair in found if sensitivity.together(pair[0]) <= CLOSE * least]
+    if train is None or len(close) < 2:
+        return sensitivity.plan(*found[0])
+    # Of many small cuts each was one more guess: the sets with the fewest are compared.
+    few = sorted(close, key=lambda pair: len(pair[0]))[:MOST]
+    errors = []
+    for number, (cuts, _) in enumerate(few, start=1):
+        sensitivity.bench.listener.phase(
+            f"comparing cuts after a short training of each, {number} of {len(few)}"
+        )
+        errors.append(sensitivity.low_error(train(sensitivity.fitted(cuts))))
+    return sensitivity.plan(*few[errors.index(min(errors))])
+
 
 Outcome = Literal["met", "slow", "missed"]  # of a level
 GOES_ON: Mapping[Outcome, str] = {
@@ -44,18 +170,24 @@ NEAR = 0.8  # of the wanted share of the latency: less than that is told
 FITTED = 4
 
 
-def pruning_facts(config: Config) -> dict[str, str]:
-    """What scores depend on besides what they always do."""
-    told = json.dumps(settings(config).to_json(), sort_keys=True)
-    return {"pruning": hashlib.sha256(told.encode()).hexdigest()[:32]}
+class Pruning(Mode):
+    """Channels and blocks go, what is left is trained, and then quantized: under one bar."""
 
+    def check(
+        self, request: Request, config: Config, backend: Backend, model: Model, calibrated: bool
+    ) -> None:
+        check_compression(request, config, backend, model, calibrated)
 
-def compressing(job: Job) -> Job:
-    """The job whose search goes through levels of pruning."""
-    levels = Levels(job)
-    if job.config.tuning.executor.name != "serial":
-        job.add_note("pruned models are trained and evaluated in this process only")
-    return replace(job, policy=Policy(levels.propose, settles=True, check=job.policy.check))
+    def facts(self, plan: Plan) -> Mapping[str, str]:
+        told = json.dumps(settings(plan.config).to_json(), sort_keys=True)
+        return {"pruning": hashlib.sha256(told.encode()).hexdigest()[:32]}
+
+    def ready(self, job: Job) -> Job:
+        """The job whose search goes through levels of pruning."""
+        levels = Levels(job)
+        if job.config.tuning.executor.name != "serial":
+            job.add_note("pruned models are trained and evaluated in this process only")
+        return replace(job, policy=Policy(levels.propose, settles=True, check=job.policy.check))
 
 
 class Levels:
@@ -213,7 +345,7 @@ class Levels:
         self.job.add_note(f"the model trained earlier is used ({folder})")
         return found, str(card.get("cuts"))
 
-    def _planned(self, ratio: float) -> Plan:
+    def _planned(self, ratio: float) -> Pruned:
         if self._sensitivity is None:
             backend, most = self.job.backend, self.settings.samples
             assert isinstance(backend, Prunable)

@@ -41,7 +41,7 @@ class Workbench:
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Pruned:
     """A cut model, fitted but not trained, and the share of the latency that it saves."""
 
     model: Model
@@ -78,14 +78,14 @@ class Sensitivity:
         )
         return ranked(enough, ratio, self.cuts, self.together, self._gain_of)
 
-    def plan(self, chosen: tuple[Cut, ...], gain: float) -> Plan:
+    def plan(self, chosen: tuple[Cut, ...], gain: float) -> Pruned:
         """The model that these cuts leave."""
         left = self._left(chosen)
         words = [f"{name} without layers" for name in left.removed]
         words += [f"{name} as one layer" for name in left.merged]
         words += [f"{name} {self.groups[name].units} to {len(k)}" for name, k in left.kept.items()]
         model = _refitted(self.bench, self.parts, left)
-        return Plan(model, chosen, gain, ", ".join(words) or "nothing")
+        return Pruned(model, chosen, gain, ", ".join(words) or "nothing")
 
     def _gain_of(self, cuts: tuple[Cut, ...]) -> float:
         """The median of all measurements so far."""

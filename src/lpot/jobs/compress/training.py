@@ -12,8 +12,8 @@ from lpot.core.compress.resume import Resumable, TrainingFile
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.compress.weight_store import WeightStore
 from lpot.core.errors import ConfigError
+from lpot.core.files.workspace import default_folder
 from lpot.core.loader import length_of
-from lpot.core.workspace import default_folder
 from lpot.jobs.storage.workspace import as_path, is_url
 from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.trainers import check_trainers

@@ -8,9 +8,9 @@ from pathlib import Path
 from lpot.core.backend import Backend
 from lpot.core.compress.prunable import Prunable
 from lpot.core.errors import HistoryError
+from lpot.core.files.store import load_observations, save_observations
 from lpot.core.model import Model
-from lpot.core.observations import Observations
-from lpot.core.store import load_observations, save_observations
+from lpot.core.numerics.observations import Observations
 
 
 def folder_of(workspace: Path, word: str) -> Path:

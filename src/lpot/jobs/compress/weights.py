@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,23 +17,85 @@ from lpot.config.schema import Config
 from lpot.core.blame import raised as blame
 from lpot.core.compress.prunable import Fits, Sparsifiable
 from lpot.core.compress.pruners import Pruners
-from lpot.core.compress.resume import TrainingFile
-from lpot.core.compress.sparsity import NO_GAIN, Sparsity
-from lpot.core.compress.weight_store import COMPUTED
+from lpot.core.compress.resume import Kept, TrainingFile
+from lpot.core.compress.samples import first_batches
+from lpot.core.compress.sparsity import NO_GAIN, LayerSparsity, Sparsity
+from lpot.core.compress.training_data import TrainingData
+from lpot.core.compress.weight_store import COMPUTED, WeightStore
 from lpot.core.errors import ConfigError, EvaluationError, LpotError, TrainingError, a_kind
-from lpot.core.evaluate import Evaluator
+from lpot.core.evaluation.evaluate import Evaluator
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.progress import Listener, heard_by
 from lpot.core.tune import guarded
-from lpot.jobs.compress.best import Best
-from lpot.jobs.compress.fitting import Fitting
 from lpot.jobs.compress.returned import other_model, take_over
 from lpot.jobs.compress.specs import PLACE, idle, specs
 from lpot.jobs.compress.training import training_data, training_file
 from lpot.jobs.tune.evaluation import make_evaluator, plain
 from lpot.jobs.tune.quantize import Request
 from lpot.jobs.tune.trainers import located
+
+# -- After more weights became zero: those that are left, fitted to what the full model gives.
+
+
+SAMPLES, EACH = 256, 32  # of the training data, and of a batch: its columns are held at once
+
+
+class Fitting:
+    """Remembers the model as it came. Where it can't be fitted, that is told, once."""
+
+    def __init__(
+        self, backend: Fits, native: Any, loader: TrainingData, tell: Callable[[str], None]
+    ) -> None:
+        self._fit = backend.fitter(native)
+        self._tell = tell
+        # Now, before anything is trained: a run that goes on later sees the same.
+        self._batches = guarded(lambda: first_batches(loader, SAMPLES, each=EACH))
+        loader.set_epoch(0)
+
+    def __call__(self, pruners: Pruners) -> None:
+        batches = self._batches
+        if isinstance(batches, Exception):  # the training will tell what is wrong with its data
+            return
+        found = guarded(lambda: self._fit(pruners.masks, batches))
+        pruners.hold()
+        if isinstance(found, Exception):
+            self._batches = found
+            self._tell(f"the weights that are left are not fitted before training: {blame(found)}")
+
+
+# -- The sparsest state of a model in training that met the bar.
+
+
+class Best:
+    """Empty until something is remembered; it goes into a training's file."""
+
+    def __init__(self, store: WeightStore) -> None:
+        self._store = store
+        self.snapshot: Any = None
+        self.sparsity = Sparsity(())
+        self.accuracy = 0.0
+
+    def remember(self, sparsity: Sparsity, accuracy: float) -> None:
+        """The model as it is now."""
+        self.snapshot = self._store.snapshot()
+        self.sparsity, self.accuracy = sparsity, accuracy
+
+    def kept(self) -> Kept:
+        if self.snapshot is None:
+            return Kept({}, {})
+        layers = [asdict(layer) for layer in self.sparsity.layers]
+        facts = {"accuracy": self.accuracy, "layers": layers}
+        return Kept(self._store.packed(self.snapshot), facts)
+
+    def take(self, kept: Kept) -> None:
+        if not kept.arrays:
+            return
+        layers = [{**layer, "shape": tuple(layer["shape"])} for layer in kept.facts["layers"]]
+        self.sparsity = Sparsity(tuple(LayerSparsity(**layer) for layer in layers))
+        self.accuracy = float(kept.facts["accuracy"])
+        self.snapshot = self._store.unpacked(kept.arrays)
+
 
 logger = logging.getLogger(__name__)
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import export_decoder, get_backend, is_decoder, why_no_decoder
+import numpy as np
+
+from lpot.backends import detect, export_decoder, get_backend, is_decoder, why_no_decoder
 from lpot.config.schema import Config
+from lpot.core.batch import Inputs, as_array, split
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
+from lpot.core.files.workspace import default_folder
+from lpot.core.loader import length_of
 from lpot.core.model import Model
 from lpot.core.progress import Listener
-from lpot.core.workspace import default_folder
-from lpot.jobs.decoder.batches import joined
-from lpot.jobs.decoder.inputs import fixed_rows
-from lpot.jobs.decoder.module import as_onnx, is_module
+from lpot.jobs.decoder.inputs import IDS, MASK, PLACES, fixed_rows
 from lpot.jobs.decoder.tokens import TokenWindows, positions_in, windows_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.evaluation import plain
@@ -27,17 +31,11 @@ LENGTH = "quantization.weight_only.prompt_length"
 METRIC, LAST_WORD = "perplexity", "last_word"
 
 
-def wants_weight_only(config: Config) -> bool:
-    return config.quantization.approach == "weight_only"
-
-
 def prepared(request: Request) -> Request:
     """The request with the decoder written as ONNX and text cut into windows.
 
     With text alone the bar is the perplexity on windows that had no part in the calibration.
     """
-    if not wants_weight_only(request.config):
-        return request
     config = with_name(request.config, request.model)
     model, folder = request.model, folder_of(request.model)
     lacking = "" if is_decoder(model) else why_no_decoder(model)
@@ -197,3 +195,123 @@ def strategy_name(request: Request, config: Config) -> str:
     """The search that mixes widths, unless another one was asked for by name."""
     name = config.tuning.strategy.name
     return "mixed_bits" if request.strategy is None and name in USUAL else name
+
+
+# -- A torch module whose weights are to be stored in few bits: as ONNX, which has the kernels.
+
+
+TOLD = (
+    "the module was exported to ONNX ({path}), whose runtime multiplies weights in few bits: "
+    "`evaluate` gets an ONNX model, and so do you"
+)
+
+
+def is_module(source: Any) -> bool:
+    return not isinstance(source, str | Path) and detect(source) == "pytorch"
+
+
+def as_onnx(request: Request, folder: Path) -> Request:
+    """The same request for the module as an ONNX file in this folder."""
+    batch, request = _first_batch(request)
+    path = folder / "model.onnx"
+    request.listener.phase("exporting the module to ONNX")
+    get_backend("pytorch").load(request.model).export(path, batch)
+    request.listener.note(TOLD.format(path=path))
+    return replace(request, model=path, backend=get_backend("onnx"))
+
+
+def _first_batch(request: Request) -> tuple[Inputs, Request]:
+    """One batch to run the module with; nothing is taken from a loader that can be read once."""
+    if request.calib is None:
+        raise DataError(
+            "a torch module is exported to ONNX for `weight_only`, which runs it once: give calib, "
+            "batches of its inputs"
+        )
+    batches = iter(request.calib)
+    raw = next(batches, None)
+    if raw is None:
+        raise DataError("the calibration loader yields no batches")
+    if batches is request.calib:
+        request = replace(request, calib=chain([raw], batches))
+    return split(raw, None).inputs, request
+
+
+# -- Batches of tokens as data loaders and tokenizers give them, joined to one text.
+
+
+TEXT = "text"
+MOST = 1 << 14  # items of a loader that does not tell how many it has
+# What may stand beside the tokens of a batch; other inputs make it one for a loader.
+BESIDE = frozenset({IDS, MASK, PLACES, "labels", "token_type_ids", "special_tokens_mask"})
+
+
+def joined(source: Any) -> Any:
+    """The texts or tokens of a loader, for a decoder to read: a list of texts, windows where all
+    are equally long, else one row without padding. Anything else is returned as it is.
+
+    >>> joined([{"input_ids": [[5, 6, 0]], "attention_mask": [[1, 1, 0]]}, {"input_ids": [7]}])
+    array([5, 6, 7])
+    """
+    if isinstance(source, Mapping):  # what a tokenizer returns
+        return source if _rows(source) is None else joined([source])
+    if isinstance(source, str | bytes) or hasattr(source, "shape"):
+        return source
+    if isinstance(source, Iterator):  # it can be read once: what is of no use here goes back to it
+        first = list(islice(source, 1))
+        if not first or not _is_read(first[0]):
+            return chain(first, source)
+        source = [*first, *islice(source, MOST - 1)]
+    texts: list[str] = []
+    rows: list[np.ndarray] = []
+    for item in _items(source):
+        if (text := _text(item)) is not None:
+            texts.append(text)
+        elif (found := _rows(item)) is not None:
+            rows += found
+        else:
+            return source
+    if texts and not rows:
+        return texts
+    if texts or not rows:
+        return source
+    if len({len(row) for row in rows}) == 1:
+        return np.stack(rows)
+    return np.concatenate(rows)
+
+
+def _items(source: Any) -> Iterable[Any]:
+    """A dataset without an iterator of its own need not end with an IndexError, nor a loader."""
+    count = length_of(source)
+    if isinstance(source, Iterable):
+        return islice(source, MOST if count is None else count)
+    return (source[at] for at in range(count or 0)) if hasattr(source, "__getitem__") else ()
+
+
+def _is_read(item: Any) -> bool:
+    return _text(item) is not None or _rows(item) is not None
+
+
+def _text(item: Any) -> str | None:
+    found = item.get(TEXT) if isinstance(item, Mapping) else item
+    return found if isinstance(found, str) else None
+
+
+def _rows(item: Any) -> list[np.ndarray] | None:
+    """The rows of tokens of one batch, without padding; None where it is something else."""
+    mask = None
+    if isinstance(item, Mapping):
+        if IDS not in item or set(item) - BESIDE:
+            return None
+        item, mask = item[IDS], item.get(MASK)
+    elif isinstance(item, tuple | list) and len(item) == 1 and hasattr(item[0], "shape"):
+        (item,) = item  # of a TensorDataset
+    if isinstance(item, str | bytes):
+        return None
+    try:
+        ids = np.atleast_2d(as_array(item))
+        kept = np.ones(ids.shape, bool) if mask is None else np.atleast_2d(as_array(mask)) != 0
+    except (TypeError, ValueError):
+        return None
+    if ids.dtype.kind not in "iu" or ids.ndim != 2 or kept.shape != ids.shape:
+        return None
+    return [row[keep] for row, keep in zip(ids, kept, strict=True)]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lpot.core.errors import DataError, UnsupportedModel, a_kind
-from lpot.core.evaluate import run_all
+from lpot.core.evaluation.evaluate import run_all
 from lpot.jobs.decoder.prepare import MODEL, OUT_FOLDER
 from lpot.jobs.decoder.tokens import TokenWindows, positions_in, windows_of
 from lpot.jobs.load import load

@@ -6,14 +6,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.tune import Executor, serial
 from lpot.jobs.execute.dump import Shipment
 from lpot.jobs.execute.kit import Kit, pack
 from lpot.jobs.execute.processes import Processes
-from lpot.jobs.execute.ray import RayExecutor
+from lpot.jobs.execute.ray import RayExecutor, TimedExecutor, TimingKit, elsewhere, timer_demand
 from lpot.jobs.execute.ray_cluster import Demand
-from lpot.jobs.execute.ray_timed import TimedExecutor, TimingKit, elsewhere, timer_demand
 
 if TYPE_CHECKING:
     from lpot.jobs.tune.job import Job

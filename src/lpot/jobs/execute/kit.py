@@ -10,10 +10,10 @@ from lpot.backends import get_backend
 from lpot.config.rules import model_spec
 from lpot.core.backend import Observations
 from lpot.core.errors import ConfigError, EvaluationError, LpotError, a_kind
+from lpot.core.evaluation.race import Race
 from lpot.core.goal import Goal
 from lpot.core.model import Model
 from lpot.core.progress import Listener
-from lpot.core.race import Race
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, Trial
 from lpot.core.trust import trusting

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from lpot.core.card import sha256
-from lpot.core.draft import beside
+from lpot.core.files.card import sha256
+from lpot.core.files.draft import beside
 from lpot.jobs.execute.dump import CHUNK
 
 

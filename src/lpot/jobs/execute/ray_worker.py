@@ -13,8 +13,8 @@ from typing import Any
 from lpot.core.recipe import Recipe
 from lpot.core.trial import Trial
 from lpot.jobs.execute.kit import unpack
-from lpot.jobs.execute.limits import resident
 from lpot.jobs.execute.parcel import Parcel
+from lpot.jobs.execute.processes import resident
 
 logger = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, LpotError
-from lpot.core.evaluate import Evaluator, FunctionEvaluator
-from lpot.core.result import HeldOut, Result
+from lpot.core.evaluation.evaluate import Evaluator, FunctionEvaluator
+from lpot.core.results.result import HeldOut, Result
 from lpot.core.tune import guarded
 from lpot.jobs.tune.evaluation import ACCURACY, make_evaluator, yaml_loader
 from lpot.jobs.tune.job import Job

@@ -11,20 +11,18 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
-from lpot.core.card import is_whole, read_card, write_text
 from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.evaluation.race import saving
+from lpot.core.files.card import is_whole, read_card, write_text
 from lpot.core.interrupt import was_interrupted
 from lpot.core.model import Model
-from lpot.core.race import saving
 from lpot.core.recipe import Recipe
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
 from lpot.jobs.finish.diagnosis import dump_tensors
-from lpot.jobs.finish.doubts import warn_about_scores
+from lpot.jobs.finish.doubts import shortfall, warn_about_scores, with_interval
 from lpot.jobs.finish.held_out import with_held_out
-from lpot.jobs.finish.interval import with_interval
-from lpot.jobs.finish.shortfall import shortfall
 from lpot.jobs.finish.speed import with_speed
 from lpot.jobs.report.write import write_report
 from lpot.jobs.tune.advice import advised, how_far

@@ -6,11 +6,11 @@ import logging
 from dataclasses import replace
 
 from lpot.core.batch import Inputs
-from lpot.core.benchmark import BenchmarkResult, Settings
+from lpot.core.cpu import give_back
 from lpot.core.errors import LpotError
 from lpot.core.measure import Comparison, compare, latency, turns
-from lpot.core.memory import give_back
-from lpot.core.result import Result
+from lpot.core.results.benchmark import BenchmarkResult, Settings
+from lpot.core.results.result import Result
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.tune.job import Job
 

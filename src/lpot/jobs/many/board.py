@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lpot.core.checked import checked, damaged_fields
-from lpot.core.draft import write_text
 from lpot.core.errors import WorkspaceError
-from lpot.core.regular import read_regular
+from lpot.core.files.draft import write_text
+from lpot.core.files.untrusted import checked, damaged_fields, read_regular
 from lpot.jobs.many.plan import Cell, Row
 from lpot.jobs.storage.store import Absent, ObjectStore
 from lpot.jobs.storage.workspace import as_path, is_url

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from lpot.config.schema_matrix import Matrix, MatrixModel
-from lpot.core.workspace import safe_name
+from lpot.core.files.workspace import safe_name
 
 
 @dataclass(frozen=True)

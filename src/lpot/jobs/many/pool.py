@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.core.backend import Observations
-from lpot.core.history import History
+from lpot.core.files.history import History
 from lpot.core.trial import Score
 
 Observed = dict[int, Observations]

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from lpot.core import words
-from lpot.core.checked import checked, read_json
 from lpot.core.errors import HistoryError
+from lpot.core.files.untrusted import checked, read_json
 from lpot.core.goal import Goal
 from lpot.core.progress import Listener
 from lpot.core.recipe import Recipe
-from lpot.core.report import finite
+from lpot.core.results.report import finite
 from lpot.core.trial import Score, Trial
 from lpot.report.scene import Scene
 

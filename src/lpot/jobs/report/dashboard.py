@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lpot.core.errors import ConfigError, HistoryError, LpotError
-from lpot.core.report import Report
+from lpot.core.results.report import Report
 from lpot.jobs.report.beacon import read_now
 from lpot.jobs.report.read import read_report, stamp
 from lpot.jobs.report.runs import Run, Runs, is_run

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lpot.core.errors import LpotError
-from lpot.core.history import NAME
-from lpot.core.report import Report
+from lpot.core.files.history import NAME
+from lpot.core.results.report import Report
 from lpot.jobs.report.read import read_report, stamp
 from lpot.jobs.report.write import DATA
 

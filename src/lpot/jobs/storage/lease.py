@@ -19,8 +19,8 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from lpot.core.draft import is_alive
 from lpot.core.errors import WorkspaceBusy, WorkspaceError
+from lpot.core.files.draft import is_alive
 from lpot.jobs.storage.store import Absent, ObjectStore, Taken
 
 FOLDER = "lease"

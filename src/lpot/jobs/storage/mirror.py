@@ -1,6 +1,6 @@
 """The files of a workspace in an object store, each under its own name.
 
-A model is put there as it is put on a disk (`core/publish.py`): at every moment there is one whole
+A model is put there as on a disk (`core/files/publish.py`): at every moment there is one whole
 model, old or new, and a card that describes what is there.
 """
 
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from lpot.core.card import is_inside, sound_card
-from lpot.core.draft import is_draft
 from lpot.core.errors import HistoryError, WorkspaceError
-from lpot.core.history import NAME
-from lpot.core.regular import read_regular
+from lpot.core.files.card import is_inside, sound_card
+from lpot.core.files.draft import is_draft
+from lpot.core.files.history import NAME
+from lpot.core.files.untrusted import read_regular
 from lpot.jobs.storage.segments import FOLDER as SEGMENTS
 from lpot.jobs.storage.segments import read_segments
 from lpot.jobs.storage.store import Absent, Entry, ObjectStore

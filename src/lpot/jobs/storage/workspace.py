@@ -16,9 +16,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from lpot.core.draft import is_alive
 from lpot.core.errors import WorkspaceError
-from lpot.core.workspace import Workspace, fresh_folder, safe_name
+from lpot.core.files.draft import is_alive
+from lpot.core.files.workspace import Workspace, fresh_folder, safe_name
 from lpot.jobs.storage.lease import Lease, is_held
 from lpot.jobs.storage.mirror import Mirror
 from lpot.jobs.storage.segments import Segments

@@ -6,8 +6,8 @@ import math
 from dataclasses import replace
 
 from lpot.core.backend import Observations
-from lpot.core.cache import keep, recall
-from lpot.core.journal import key_of
+from lpot.core.files.journal import key_of
+from lpot.core.files.timetable import keep, recall
 from lpot.core.model import Model
 from lpot.core.ptq.distance import few, mean_distance
 from lpot.core.ptq.sensitivity import errors

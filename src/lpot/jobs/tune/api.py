@@ -8,15 +8,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lpot.core.backend import Backend
-from lpot.core.door import FUNCTION
 from lpot.core.errors import ConfigError, a_kind, did_you_mean
 from lpot.core.goal import Goal, share_lost
 from lpot.core.progress import Listener
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.core.space import Rule, TensorRule
 from lpot.core.strategy import Strategy
 from lpot.jobs.settings import Conf, change_config, read_config
 from lpot.jobs.tune.quantize import Request, quantize
+from lpot.jobs.tune.request import FUNCTION
 from lpot.report.terminal import progress_listener
 
 KEEP = TensorRule(dtype=("fp32",))

@@ -9,7 +9,7 @@ from typing import Any
 from lpot.config.schema import Config
 from lpot.config.section import Section
 from lpot.core.errors import ConfigError, DataError
-from lpot.core.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
+from lpot.core.evaluation.evaluate import Evaluator, FunctionEvaluator, MetricEvaluator
 from lpot.core.model import Model
 from lpot.jobs.decoder.tokens import TokenWindows
 from lpot.jobs.tune.request import Request

@@ -2,32 +2,178 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from lpot.core.backend import Observations
+from lpot.core.backend import Backend, Observations
 from lpot.core.batch import Inputs
 from lpot.core.calibration import Calibration
 from lpot.core.errors import WorkspaceError
-from lpot.core.evaluate import Evaluator
-from lpot.core.journal import key_of
+from lpot.core.evaluation.evaluate import Evaluator
+from lpot.core.files.journal import key_of
+from lpot.core.files.store import observations_path, save_observations
+from lpot.core.files.timetable import UNUSABLE, keep, recall
 from lpot.core.limits import Watch
 from lpot.core.model import Model
-from lpot.core.progress import Listener
-from lpot.core.recipe import Recipe
-from lpot.core.result import Result
-from lpot.core.store import observations_path
-from lpot.core.strategy import Tradeoffs
+from lpot.core.progress import Listener, counted
+from lpot.core.recipe import OpConfig, OpKey, Recipe
+from lpot.core.results.result import Result
+from lpot.core.strategy import Tradeoff, Tradeoffs
 from lpot.core.trial import Trial
 from lpot.jobs.benchmark.quick_look import QuickLook
 from lpot.jobs.many.pool import Observed
-from lpot.jobs.tune.findings import Findings
 from lpot.jobs.tune.plan import Plan
-from lpot.jobs.tune.statistics import Statistics
 from lpot.version import VERSION
+
+# -- What a run found out about its ops, kept with it.
+#
+# Times and sensitivities come out a little different when they are measured again, and a search
+# that is replayed must propose the recipes of before. Nothing is measured twice then, either.
+
+
+logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+class Findings:
+    """Answers by question and recipe. A file that can't be read or written is only a slower one."""
+
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        self._known: dict[str, Any] = recall(place, dict) or {}
+
+    def numbers(
+        self, question: str, recipe: Recipe, ask: Callable[[], Mapping[OpKey, float]]
+    ) -> dict[OpKey, float]:
+        """A number for each op: those of before, or those that `ask` gives now."""
+        return self._answer(question, recipe, ask, _numbers_to_json, _numbers_from_json)
+
+    def tradeoffs(self, recipe: Recipe, ask: Callable[[], Tradeoffs]) -> Tradeoffs:
+        return self._answer("tradeoffs", recipe, ask, _tradeoffs_to_json, _tradeoffs_from_json)
+
+    def _answer(
+        self,
+        question: str,
+        recipe: Recipe,
+        ask: Callable[[], Mapping[OpKey, Any]],
+        to_json: Callable[[Any], Any],
+        from_json: Callable[[Any], Answer],
+    ) -> Answer:
+        name = f"{question} {recipe.digest}"
+        if name in self._known:
+            try:
+                return from_json(self._known[name])
+            except UNUSABLE as error:
+                logger.info("%s: %s can't be used (%s)", self.place, name, error)
+        found = ask()
+        if found:
+            self._known[name] = to_json(found)
+            keep(self.place, self._known, "findings are")
+        return from_json(to_json(found))
+
+
+def _numbers_to_json(numbers: Mapping[OpKey, float]) -> list[Any]:
+    return [[key.name, key.kind, float(value)] for key, value in numbers.items()]
+
+
+def _numbers_from_json(raw: Any) -> dict[OpKey, float]:
+    return {_key(name, kind): _number(value) for name, kind, value in raw}
+
+
+def _tradeoffs_to_json(tradeoffs: Tradeoffs) -> list[Any]:
+    return [
+        [
+            key.name,
+            key.kind,
+            [[o.config.to_json(), o.error, o.time, o.size, list(o.phases)] for o in options],
+        ]
+        for key, options in tradeoffs.items()
+    ]
+
+
+def _tradeoffs_from_json(raw: Any) -> dict[OpKey, tuple[Tradeoff, ...]]:
+    return {_key(name, kind): tuple(map(_tradeoff, options)) for name, kind, options in raw}
+
+
+def _tradeoff(raw: Any) -> Tradeoff:
+    config, error, time, size, phases = raw
+    return Tradeoff(
+        OpConfig.from_json(config),
+        _number(error),
+        _number(time),
+        int(_number(size)),
+        tuple(map(_number, phases)),
+    )
+
+
+def _key(name: Any, kind: Any) -> OpKey:
+    if type(name) is not str or type(kind) is not str:
+        raise ValueError("an op's name or kind is not text")
+    return OpKey(name, kind)
+
+
+def _number(value: Any) -> float:
+    if type(value) not in (int, float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+# -- What calibration saw: the data are read once, when first asked for.
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Statistics:
+    """Observations by number of samples; None where there are no calibration data."""
+
+    backend: Backend
+    model: Model
+    calibration: Calibration | None
+    sizes: tuple[int, ...]
+    place: Path  # where they are kept, for `recover`
+    sync: Callable[[], None]  # to where the workspace really is
+    listener: Listener
+    note: Callable[[str], None]
+    share: Callable[[Callable[[], Observed]], Observed] = lambda make: make()  # `jobs/many/pool.py`
+    given: Mapping[int, Observations] | None = None  # by an earlier run
+
+    def __call__(self, samples: int) -> Observations | None:
+        known = self.given if self.given is not None else self._observed
+        return None if known is None else known[samples]
+
+    @cached_property
+    def _observed(self) -> Mapping[int, Observations] | None:
+        if self.calibration is None:
+            return None
+        calibration = self.calibration
+        observed = self.share(lambda: self._calibrate(calibration))
+        for text in calibration.notes:
+            self.note(text)
+        self._store(observed)
+        return observed
+
+    def _calibrate(self, calibration: Calibration) -> Observed:
+        """One pass over the data."""
+        steps = -(-max(self.sizes) // calibration.batch_size) or calibration.length
+        self.listener.phase("calibrating", steps)
+        batches = counted(calibration.batches(self.sizes), self.listener)
+        observed = self.backend.observe(self.model, batches, self.sizes)
+        self.model.close()
+        return observed
+
+    def _store(self, observed: Mapping[int, Observations]) -> None:
+        try:
+            save_observations(self.place, observed)
+            self.sync()
+        except OSError as error:
+            self.note(
+                f"warning: {self.place} can't be written ({error.strerror}): "
+                "the tuning continues, but `recover` will not find its statistics"
+            )
 
 
 class Notes:
@@ -169,14 +315,12 @@ def _apart(make: Callable[[], Observed]) -> Observed:
     return make()
 
 
-def begin(
-    kind: type[Job], plan: Plan, listener: Listener, notes: Notes, more: Mapping[str, str]
-) -> Job:
-    """The plan under way. `more` is what scores depend on besides the plan's own facts."""
+def begin(plan: Plan, listener: Listener, notes: Notes) -> Job:
+    """The plan under way."""
     notes.listener = listener
     for text in plan.remarks:
         notes.add(text)
-    fingerprint = {**plan.facts, **more}
+    fingerprint = {**plan.facts, **plan.mode.facts(plan)}
     key = (plan.fingerprint_of_model, fingerprint["data"], plan.space.samples)
     observe = Statistics(
         backend=plan.backend,
@@ -189,7 +333,7 @@ def begin(
         note=notes.add,
         share=partial(plan.request.pool.observed, key),
     )
-    return kind(
+    return plan.mode.kind(
         **{field.name: getattr(plan, field.name) for field in fields(plan)},
         listener=listener,
         watch=Watch(plan.limits),

@@ -10,40 +10,52 @@ from lpot.core.backend import Backend
 from lpot.core.cpu import this_cpu
 from lpot.core.recipe import FP32, OpConfig, TensorConfig
 from lpot.core.repairs import Repairs
-from lpot.core.space import Capability, OpInfo, Rule, TuningSpace, restrict
+from lpot.core.space import Capability, OpInfo, TuningSpace, restrict
 from lpot.core.strategy import Policy, Proposals, StrategyContext, policy
+from lpot.jobs.tune.mode import Mode
+from lpot.jobs.tune.plan import Plan
+from lpot.jobs.tune.request import Request
 from lpot.strategy.mixed_precision import HALVES, auto_mixed_precision
 
 FP16 = OpConfig(TensorConfig("fp16"), None, "float")
 
 
-def wants_floats(config: Config) -> bool:
-    """Does a configuration speak of floats of 16 bits, and not of quantization?"""
-    return bool(float_words(config)) and "quantization" not in config.model_fields_set
+class Floats(Mode):
+    """Graph optimization: no quantization, no calibration data, no training."""
 
+    takes_few_bits = False
 
-def float_space(
-    config: Config,
-    backend: Backend,
-    capability: Capability,
-    rules: tuple[Rule, ...],
-    lenient: bool,
-) -> TuningSpace:
-    """A space of floats alone; it needs no calibration data."""
-    words = float_words(config)
-    stored = _stored(backend, capability, words)
-    ops = {
-        key: replace(info, choices=_floats(info, words, stored))
-        for key, info in capability.ops.items()
-    }
-    wishes = (*float_rules(config), *rules)
-    space = restrict(replace(capability, ops=ops), wishes, (0,), lenient, halves=True)
-    notes = (*space.notes, *_remarks(words, space, backend, stored))
-    return replace(space, repairs=Repairs(folding=backend.folds), notes=notes)
+    def space(
+        self,
+        request: Request,
+        config: Config,
+        backend: Backend,
+        capability: Capability,
+        samples: tuple[int, ...],
+    ) -> TuningSpace:
+        """A space of floats alone."""
+        words = float_words(config)
+        stored = _stored(backend, capability, words)
+        ops = {
+            key: replace(info, choices=_floats(info, words, stored))
+            for key, info in capability.ops.items()
+        }
+        wishes = (*float_rules(config), *request.rules)
+        offered = replace(capability, ops=ops)
+        space = restrict(offered, wishes, (0,), request.lenient, halves=True)
+        notes = (*space.notes, *_remarks(words, space, backend, stored))
+        return replace(space, repairs=Repairs(folding=backend.folds), notes=notes)
 
+    def policy(
+        self, request: Request, config: Config, backend: Backend, space: TuningSpace
+    ) -> Policy:
+        return auto_mixed_precision if space.choices else _folded_alone
 
-def float_policy(space: TuningSpace) -> Policy:
-    return auto_mixed_precision if space.choices else _folded_alone
+    def unused(self, request: Request, config: Config) -> list[str]:
+        return []
+
+    def why_not(self, plan: Plan) -> str:
+        return plan.space.notes[-1]
 
 
 def _stored(backend: Backend, capability: Capability, words: tuple[str, ...]) -> bool:

@@ -25,9 +25,9 @@ from lpot.core.errors import (
     UnsupportedModel,
     WorkspaceError,
 )
-from lpot.core.evaluate import Evaluator, MetricEvaluator
-from lpot.core.history import History
-from lpot.core.workspace import overwrites
+from lpot.core.evaluation.evaluate import Evaluator, MetricEvaluator
+from lpot.core.files.history import History
+from lpot.core.files.workspace import overwrites
 from lpot.jobs.benchmark.contestant import peak_memory
 from lpot.jobs.tune.evaluation import make_evaluator
 from lpot.jobs.tune.plan import Plan, make_plan

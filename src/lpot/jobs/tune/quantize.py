@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lpot.core.evaluate import Evaluator
-from lpot.core.history import History
+from lpot.core.evaluation.evaluate import Evaluator
+from lpot.core.files.history import History
+from lpot.core.files.workspace import check_output
 from lpot.core.interrupt import interruptible
 from lpot.core.progress import Chorus, heard_by
-from lpot.core.result import Result
+from lpot.core.results.result import Result
 from lpot.core.trust import trusting
 from lpot.core.tune import Executor, Task, score_baseline, serial, tune
-from lpot.core.workspace import check_output
 from lpot.jobs.callbacks.aside import called_back
-from lpot.jobs.compress.job import compressing, pruning_facts
-from lpot.jobs.decoder.job import DecoderJob
-from lpot.jobs.decoder.prepare import prepared, wants_weight_only
 from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
 from lpot.jobs.finish.result import finish, float_result, not_evaluated
@@ -24,9 +21,9 @@ from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.evaluation import make_evaluator
 from lpot.jobs.tune.insight import Insight, context
 from lpot.jobs.tune.job import Job, Notes, begin
-from lpot.jobs.tune.plan import Plan, compresses, make_plan
+from lpot.jobs.tune.mode import mode_of
+from lpot.jobs.tune.plan import Plan, make_plan
 from lpot.jobs.tune.request import Request
-from lpot.jobs.tune.train import Training, find_training, train
 
 __all__ = ["Request", "quantize"]
 
@@ -37,7 +34,7 @@ def quantize(request: Request) -> Result:
         check_output(request.output, request.model)
         request = replace(request, output=request.output.absolute())
     with trusting(request.config.model.trust):
-        request = prepared(request)
+        request = mode_of(request).prepared(request)
         beacon = Beacon()
         plan = make_plan(replace(request, listener=Chorus(request.listener, beacon)))
         plan.workspace.check(needed=2 * plan.source.nbytes + (1 << 20))
@@ -48,39 +45,30 @@ def quantize(request: Request) -> Result:
 
 def _carry_out(plan: Plan, notes: Notes) -> Result:
     with called_back(plan) as listener:
-        training = find_training(plan)
-        kind = DecoderJob if wants_weight_only(plan.config) else Job
-        more = {} if training is None else {"training": training.stamp}
-        if compresses(plan.config):
-            more = pruning_facts(plan.config)
-        job = begin(kind, plan, listener, notes, more)
+        job = begin(plan, listener, notes)
         with interruptible(job.watch, listener), heard_by(listener):
             evaluator = make_evaluator(plan.request, plan.source, job.add_note)
             job = replace(job, evaluator=evaluator, held_out=held_out_evaluator(job))
-            if compresses(plan.config):
-                job = compressing(job)
+            job = plan.mode.ready(job)
             if plan.comes_to_nothing():
                 return float_result(job, plan.why_not())
-            if evaluator is None:
-                return _build_once(job, training)
-            return _search(job, evaluator, training)
+            return _build_once(job) if evaluator is None else _search(job, evaluator)
 
 
-def _build_once(job: Job, training: Training | None) -> Result:
+def _build_once(job: Job) -> Result:
     """Nothing to evaluate with: one all-INT8 model, and it is said that nobody checked it."""
-    job = job if training is None else train(job, training)
+    job = job.mode.trained(job)
     given = f"no {job.request.door.evaluate} function and no metric were given"
     job.add_note(f"not evaluated: {given}, so accuracy is unknown")
     return not_evaluated(job, "not evaluated")
 
 
-def _search(job: Job, evaluator: Evaluator, training: Training | None) -> Result:
+def _search(job: Job, evaluator: Evaluator) -> Result:
     history = open_history(job, evaluator)
     job.request.pool.lend_baseline(job.baseline_key, history)
-    if training is not None:
-        if history.baseline is None:  # before hours of training: eval_func may be wrong
-            score_baseline(_task(job, evaluator, history))
-        job = train(job, training)
+    if job.loop is not None and history.baseline is None:
+        score_baseline(_task(job, evaluator, history))  # before hours of training: it may be wrong
+    job = job.mode.trained(job)
     job.listener.plan(job.most_trials(), job.limits.timeout)
     insight = Insight(job)
     with chosen_executor(job, history) as executor:

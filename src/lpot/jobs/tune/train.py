@@ -8,24 +8,86 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from lpot.core.backend import Observations, Trainable
+from lpot.config.schema import Config
+from lpot.core.backend import Backend, Observations, Trainable
 from lpot.core.batch import Batch, Inputs
 from lpot.core.blame import raised
 from lpot.core.calibration import ENDLESS_SAMPLES, Calibration, owned
-from lpot.core.errors import LpotError, TrainingError
-from lpot.core.eval_func import source_hash
+from lpot.core.compress.training_data import TrainingData
+from lpot.core.errors import ConfigError, LpotError, TrainingError, a_kind
+from lpot.core.evaluation.eval_func import source_hash
+from lpot.core.files.store import load_observations, observations_path
 from lpot.core.model import Model
-from lpot.core.store import load_observations, observations_path
 from lpot.core.tune import guarded
+from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.job import Job
-from lpot.jobs.tune.loop import Loop
+from lpot.jobs.tune.mode import Loop, Mode
 from lpot.jobs.tune.plan import Plan
+from lpot.jobs.tune.request import Request
 from lpot.jobs.tune.trained import FOLDER, known_stamp, trained_model
-from lpot.jobs.tune.trainers import located
+from lpot.jobs.tune.trainers import check_trainers, located
+
+# -- The training loop of quantization-aware training: q_func, or one made from the yaml.
+
+
+APPROACH = "quantization.approach"
+SECTION = "quantization.train"
+
+
+def training_loop(request: Request, config: Config, backend: Backend) -> Loop:
+    """What can't be trained is an error before anything is evaluated."""
+    if not isinstance(backend, Trainable):
+        raise _wrong(
+            config,
+            f"backend {backend.name} can't train: give the torch module, or quantize after "
+            "training (post_training_static_quant)",
+        )
+    given = request.q_func
+    if given is None:
+        return _from_section(config, backend)
+    if not callable(given) or isinstance(given, type):
+        raise ConfigError(
+            f"given {a_kind(given)}, expected a function q_func(model) that trains the "
+            "model it is given",
+            "q_func",
+        )
+    return given
+
+
+def _from_section(config: Config, backend: Trainable) -> Loop:
+    section = config.quantization.train
+    if section is None:
+        raise _wrong(
+            config,
+            "quant_aware_training needs your training loop: give q_func, a function that trains "
+            f"the model it is given, or `{SECTION}` with optimizer, criterion and dataloader",
+        )
+    needed = {
+        "optimizer": section.optimizer,
+        "criterion": section.criterion,
+        "dataloader": section.dataloader,
+        "end_epoch": section.end_epoch,
+    }
+    lacking = [name for name, value in needed.items() if value is None]
+    if lacking:
+        raise _wrong(
+            config,
+            f"{' and '.join(lacking)} not given: {', '.join(needed)} are all needed",
+            SECTION,
+        )
+    check_trainers(config, section, SECTION, backend)
+    place = f"{SECTION}.dataloader"
+    loader = TrainingData(yaml_loader(config, section.dataloader, place), place)
+    return backend.training_loop(plain(section), loader)
+
+
+def _wrong(config: Config, message: str, path: str = APPROACH) -> ConfigError:
+    return ConfigError(message, path, config.where(path))
+
 
 MOST_SAMPLES = 1000  # kept in memory, for the calibrations before and after the training
 
@@ -45,11 +107,32 @@ class Training:
     remark: str = ""
 
 
-def find_training(plan: Plan) -> Training | None:
-    """None where nothing is to be trained; with its model where an earlier run left it."""
-    if plan.loop is None:
-        return None
-    source = source_hash(plan.loop)
+class QuantizationAware(Mode):
+    """A training with the rounding in it comes before the search."""
+
+    calibrates = False  # the batches that the training uses will do
+    training: Training | None = None  # found once its workspace is locked
+
+    def loop(self, request: Request, config: Config, backend: Backend) -> Loop | None:
+        return training_loop(request, config, backend)
+
+    def unused(self, request: Request, config: Config) -> list[str]:
+        return []
+
+    def facts(self, plan: Plan) -> Mapping[str, str]:
+        """Scores hold for one outcome of the training and no other."""
+        assert plan.loop is not None
+        self.training = find_training(plan, plan.loop)
+        return {"training": self.training.stamp}
+
+    def trained(self, job: Job) -> Job:
+        assert self.training is not None
+        return train(job, self.training)
+
+
+def find_training(plan: Plan, loop: Loop) -> Training:
+    """With its model where an earlier run left it."""
+    source = source_hash(loop)
     facts = json.dumps([plan.facts, source], sort_keys=True)
     origin = hashlib.sha256(facts.encode()).hexdigest()[:32]
     folder = plan.workspace.folder
@@ -57,10 +140,10 @@ def find_training(plan: Plan) -> Training | None:
     remark = ""
     if stamp is not None:
         try:
-            return _earlier(plan, plan.loop, origin, stamp)
+            return _earlier(plan, loop, origin, stamp)
         except LpotError as error:
             remark = f"{folder / FOLDER} can't be used ({error}): the model is trained again"
-    return Training(plan.loop, origin, secrets.token_hex(8), remark=remark)
+    return Training(loop, origin, secrets.token_hex(8), remark=remark)
 
 
 def _earlier(plan: Plan, loop: Loop, origin: str, stamp: str) -> Training:

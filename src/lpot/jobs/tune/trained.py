@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from lpot.core.backend import Backend, Trainable
-from lpot.core.card import read_card
 from lpot.core.errors import HistoryError
+from lpot.core.files.card import read_card
 from lpot.core.model import Model
 
 FOLDER = "trained"  # the FP32 model as training left it

@@ -24,9 +24,9 @@ from lpot.backends.onnx.decoder.names import Weights
 from lpot.backends.onnx.decoder.shape import DecoderShape
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
-from lpot.core.card import write_text
 from lpot.core.errors import UnsupportedModel, WorkspaceError
-from lpot.core.publish import drafting
+from lpot.core.files.card import write_text
+from lpot.core.files.publish import drafting
 from lpot.core.weight_only.grid import PER_CHANNEL, Format, Rounded
 from lpot.core.weight_only.pack import pack_gptq, unpack_matmul_nbits
 from lpot.data.gptq_folder import FILE, LESS, PARTS, GptqFolder

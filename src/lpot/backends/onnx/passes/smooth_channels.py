@@ -13,8 +13,8 @@ from onnx import NodeProto, helper
 
 from lpot.backends.onnx.graph import DERIVED, Graph
 from lpot.backends.onnx.layers import Layer, layer_of, read_by, scale_read
-from lpot.core.histogram import TensorStats
-from lpot.core.observations import Extremes
+from lpot.core.numerics.histogram import TensorStats
+from lpot.core.numerics.observations import Extremes
 from lpot.core.ptq.smoothquant import smooth_factors
 
 PRODUCTS = ("MatMul", "Gemm")

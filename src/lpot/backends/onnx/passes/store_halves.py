@@ -7,7 +7,7 @@ from collections.abc import Container
 from onnx import NodeProto, TensorProto, helper
 
 from lpot.backends.onnx.graph import DERIVED, Graph
-from lpot.core.halves import halved
+from lpot.core.numerics.rounding import halved
 
 
 def store_halves(graph: Graph, ops: Container[str]) -> tuple[Graph, frozenset[str]]:

@@ -42,9 +42,9 @@ from lpot.core.errors import UnsupportedModel
 from lpot.core.progress import tracked
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.repairs import NONE
+from lpot.core.results.tensors import Pair
 from lpot.core.space import Capability, OpInfo, Rule
 from lpot.core.strategy import Tradeoff
-from lpot.core.tensors import Pair
 
 PASSES = (widen_halves, fold_constants, write_as_matmul, normalize_gemm, split_gemm)
 

@@ -25,9 +25,9 @@ from lpot.backends.onnx.run import ORT_ERRORS, session
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label
 from lpot.core.errors import UnsupportedModel, first_line
+from lpot.core.files.timetable import Timetable
 from lpot.core.measure import latency, quiet_clock
 from lpot.core.recipe import FP32, OpConfig
-from lpot.core.timetable import Timetable
 from lpot.core.weight_only.grid import Format, Rounded
 
 logger = logging.getLogger(__name__)

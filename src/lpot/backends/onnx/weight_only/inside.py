@@ -14,7 +14,7 @@ from lpot.backends.onnx.weight_only.emit import emit
 from lpot.backends.onnx.weight_only.kept import RoundingBackend, weights_alone
 from lpot.backends.onnx.weight_only.passes import split_gemm
 from lpot.core.backend import Approach, Observations, Target
-from lpot.core.histogram import TensorStats
+from lpot.core.numerics.histogram import TensorStats
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe
 from lpot.core.repairs import Repairs
 from lpot.core.space import Capability

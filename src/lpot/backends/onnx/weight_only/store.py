@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from lpot.backends.onnx.weight_only.emit import Stored
-from lpot.core.archive import check_archive
-from lpot.core.draft import write_bytes
+from lpot.core.files.draft import write_bytes
+from lpot.core.files.untrusted import check_archive
 from lpot.core.weight_only.grid import Format, Rounded
 from lpot.core.weight_only.pack import pack_bits, unpack_bits
 

@@ -24,7 +24,7 @@ from lpot.backends.tensorflow.passes.equalize_channels import input_axis, input_
 from lpot.backends.tensorflow.passes.fold_factors import fold_factors
 from lpot.backends.tensorflow.prepare import Patched, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.core.observations import Extremes
+from lpot.core.numerics.observations import Extremes
 from lpot.core.ptq.smoothquant import smooth_factors
 
 

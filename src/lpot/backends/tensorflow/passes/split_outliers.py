@@ -19,7 +19,7 @@ from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_
 from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input_axis
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.core.observations import Extremes
+from lpot.core.numerics.observations import Extremes
 
 MOST = 16  # channels taken out of one tensor
 OUTLIER = 2.0  # times the largest channel of those that stay

@@ -8,7 +8,7 @@ from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.layers import Layer
 from lpot.backends.tensorflow.nodes import Namer, make_const, make_node, tensor_name
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.core.halves import halved
+from lpot.core.numerics.rounding import halved
 
 LOOKUPS = ("Gather", "GatherV2")
 

@@ -27,7 +27,7 @@ from lpot.core.batch import Inputs, split
 from lpot.core.compress.groups import Left
 from lpot.core.compress.prunable import Parts, Variant
 from lpot.core.compress.settings import Distill
-from lpot.core.observations import Observations
+from lpot.core.numerics.observations import Observations
 from lpot.core.recipe import Recipe
 
 

@@ -25,7 +25,7 @@ from lpot.core.compress.prunable import Parts, Variant, variant_in
 from lpot.core.compress.resume import TrainingFile
 from lpot.core.compress.settings import Distill
 from lpot.core.errors import UnsupportedModel
-from lpot.core.observations import Observations
+from lpot.core.numerics.observations import Observations
 from lpot.core.recipe import Recipe
 
 GONE = "removed by pruning"

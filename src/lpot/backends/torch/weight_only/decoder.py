@@ -11,8 +11,8 @@ from torch import nn
 from lpot.backends.torch.load import check_sizes, made_of
 from lpot.backends.torch.weight_only.kernels import Chooser
 from lpot.backends.torch.weight_only.linear import WeightOnlyLinear
-from lpot.core.checked import read_json
 from lpot.core.errors import BackendUnavailable, UnsupportedModel
+from lpot.core.files.untrusted import read_json
 from lpot.data.gptq_folder import GptqFolder
 
 

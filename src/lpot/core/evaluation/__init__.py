@@ -1,0 +1,1 @@
+"""Scoring a model: the user's function, or a loader and a metric; racing."""

@@ -1,0 +1,1 @@
+"""Quantization arithmetic, ranges and bounds: numpy, one copy for all frameworks."""

@@ -1,0 +1,1 @@
+"""What a tuning gives back, as plain values."""

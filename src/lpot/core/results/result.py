@@ -1,0 +1,148 @@
+"""What a tuning gives back. Never None: the best found, flagged if it missed the bar."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lpot.core.goal import Goal
+from lpot.core.model import Model
+from lpot.core.numerics.resample import Interval
+from lpot.core.recipe import Recipe
+from lpot.core.results.benchmark import BenchmarkResult
+from lpot.core.results.report import OpRow, trial_row
+from lpot.core.results.verdict import as_html, few_lines
+from lpot.core.trial import Score, Trial
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """FP32 and the best on held-out data, and whether the bar holds there too."""
+
+    baseline: float
+    accuracy: float
+    met: bool
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Result:
+    """The best model and the proof.
+
+    `met` is None when nothing was evaluated. `speed` is FP32 time over the model's time, measured
+    interleaved; `faster` is None when it was not measured or the difference is not significant.
+    """
+
+    model: Model
+    recipe: Recipe
+    goal: Goal
+    baseline: Score | None = None
+    best: Trial | None = None
+    met: bool | None = None
+    trials: tuple[Trial, ...] = ()
+    stopped: str = ""
+    speed: float | None = None
+    faster: bool | None = None
+    sizes: tuple[int, int] | None = None  # bytes: FP32, best
+    precisions: Mapping[str, int] = field(
+        default_factory=dict
+    )  # how many ops run in which precision
+    float_ops: tuple[str, ...] = ()  # ops that could be low precision and run in FP32
+    notes: tuple[str, ...] = ()
+    path: Path | None = None
+    workspace: Path | None = None
+    interrupted: bool = False
+    benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
+    interval: Interval | None = None  # of the accuracy drop, where single samples are known
+    held_out: HeldOut | None = None  # the scores on data that had no part in the search
+    ops: tuple[OpRow, ...] = ()  # every op: its precision, why, sensitivity, SQNR and time
+
+    def __repr__(self) -> str:
+        return few_lines(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+    def to_pandas(self, what: Literal["trials", "ops"] = "trials") -> Any:
+        """The trials, or the ops of the best model, as a DataFrame; needs pandas."""
+        if what not in ("trials", "ops"):
+            raise ValueError(f"given {what!r}, expected 'trials' or 'ops'")
+        try:
+            pandas = importlib.import_module("pandas")  # lpot does not depend on it
+        except ImportError as error:
+            raise ImportError("to_pandas needs the package pandas: pip install pandas") from error
+        found = self.ops if what == "ops" else tuple(map(trial_row, self.trials))
+        return pandas.DataFrame([asdict(row) for row in found])
+
+    @property
+    def accuracy(self) -> float | None:
+        return None if self.best is None else self.best.accuracy
+
+    @property
+    def proven(self) -> bool | None:
+        """Do the samples prove that the bar holds, or that it does not? None: no interval."""
+        if self.interval is None:
+            return None
+        return self.interval.holds(self.goal.allows) is not None
+
+    @property
+    def history(self) -> Path | None:
+        return None if self.workspace is None else self.workspace / "history.jsonl"
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations this result rests on, the baseline included."""
+        done = sum(1 for trial in self.trials if trial.score is not None)
+        return done + (self.baseline is not None)
+
+    @property
+    def pareto(self) -> tuple[Trial, ...]:
+        """Trials that no other beats in both accuracy and latency, the fastest first.
+
+        Latency is measured for trials that meet the bar, and for all when time was given to go on.
+        """
+        found: list[Trial] = []
+        for trial in sorted(_measured(self.trials), key=_latency):
+            gain = self.goal.gain(trial.score.accuracy) if trial.score is not None else 0.0
+            if not found or gain > self.goal.gain(found[-1].accuracy or 0.0):
+                found.append(trial)
+        return tuple(found)
+
+    def to_json(self) -> dict[str, Any]:
+        raw: dict[str, Any] = {
+            "met": self.met,
+            "goal": str(self.goal),
+            "baseline": None if self.baseline is None else self.baseline.to_json(),
+            "accuracy": self.accuracy,
+            "proven": self.proven,
+            "interval": None if self.interval is None else self.interval.to_json(),
+            "held_out": None if self.held_out is None else dict(vars(self.held_out)),
+            "evaluations": self.evaluations,
+            "trials": len(self.trials),
+            "stopped": self.stopped,
+            "pareto": [trial.number for trial in self.pareto],
+            "speed": self.speed,
+            "faster": self.faster,
+            "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},
+            "precisions": dict(self.precisions),
+            "fp32_ops": list(self.float_ops),
+            "notes": list(self.notes),
+            "model": None if self.path is None else self.path.name,
+            "recipe": self.recipe.to_json(),
+        }
+        return raw
+
+
+def _measured(trials: tuple[Trial, ...]) -> list[Trial]:
+    return [
+        trial
+        for trial in trials
+        if trial.score is not None and trial.score.latency is not None and not trial.score.raced_out
+    ]
+
+
+def _latency(trial: Trial) -> float:
+    assert trial.score is not None and trial.score.latency is not None
+    return trial.score.latency
