@@ -30,7 +30,7 @@ from lpot.core.errors import (
 from lpot.core.files.history import History
 from lpot.core.progress import Listener
 from lpot.core.recipe import Recipe
-from lpot.report.terminal import SafeConsole
+from lpot.report.console import SafeConsole
 
 # -- eval_func, loaders and listeners --------------------------------------------------------------
 

@@ -39,14 +39,14 @@ class Output:
 
     @functools.cached_property
     def console(self) -> Console:
-        from lpot.report.terminal import SafeConsole
+        from lpot.report.console import SafeConsole
 
         width = None if self.stdout.isatty() else WIDE
         return SafeConsole(file=self.stdout, width=width, highlight=False)
 
     @functools.cached_property
     def errors(self) -> Console:
-        from lpot.report.terminal import SafeConsole
+        from lpot.report.console import SafeConsole
 
         return SafeConsole(stderr=True, highlight=False)
 

@@ -18,7 +18,7 @@ from lpot.jobs.benchmark.child import CAN_HALT
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source, contestants, fresh
 from lpot.jobs.benchmark.feed import Feeds, Shapes, aligned, batches, is_by_place, unite
-from lpot.jobs.benchmark.profile import profiled
+from lpot.jobs.benchmark.ops import profiled
 from lpot.jobs.benchmark.team import Team
 
 # -- Memory for the models of a benchmark: side by side, or one after the other where it is short.
