@@ -37,7 +37,7 @@ MOMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("lpot", "jobs.benchmark.plan"): {"Settings": partial(Settings, seconds=0.3)},
     ("lpot", "jobs.benchmark.order"): {"Settings": partial(Settings, seconds=0.3)},
     ("lpot", "jobs.benchmark.quick_look"): {"SECONDS": 0.02},
-    ("lpot", "jobs.decoder.phases"): {"SECONDS": 0.02, "TURN": 0.02},
+    ("lpot", "jobs.decoder.job"): {"SECONDS": 0.02, "TURN": 0.02},
     ("onnxruntime", "backends.onnx.weight_only.guard"): {
         "SECONDS": 0.001,
         "ROUNDS": 1,
