@@ -228,7 +228,7 @@ def test_demo(here: Path) -> None:
 
 
 def test_demo_starts_afresh_or_resumes(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lpot.cli.demo import demo_folder
+    from lpot.jobs.demo import demo_folder
 
     root = Path("lpot_workspace")
     assert demo_folder(resume=False) == root / "demo" == demo_folder(resume=True)

@@ -47,7 +47,7 @@ def test_what_is_no_bomb_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 def test_streams_without_an_end_are_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """gz and tar do not say beforehand how much they hold."""
-    monkeypatch.setattr(archive, "LARGEST", 1 << 20)
+    monkeypatch.setattr(archive, "LARGEST_FILE", 1 << 20)
     for name in ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"):
         (tmp_path / f"{name}.gz").write_bytes(gzip.compress(bytes(2 << 20)))
     with pytest.raises(DataError, match=r"gz: can't be unpacked: .* more than 1 MiB"):

@@ -188,7 +188,7 @@ def test_notebook_cell_is_written_anew(
 def test_notebook_without_ipython_falls_back_to_lines(
     page: io.StringIO, trial: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lpot.report.scene.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("lpot.report.surface.importlib.util.find_spec", lambda name: None)
     listener = TerminalListener(Console(file=page, force_jupyter=True))
     play(listener, trial)
     listener.close()
