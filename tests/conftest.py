@@ -33,6 +33,7 @@ MOMENTS: dict[tuple[str, str], dict[str, Any]] = {
     ("lpot", "jobs.finish.speed"): {
         "SETTINGS": Settings(seconds=0.15),
         "PROFILE_SECONDS": 0.1,
+        "RIVALS": False,
     },
     ("lpot", "jobs.benchmark.plan"): {"Settings": partial(Settings, seconds=0.3)},
     ("lpot", "jobs.benchmark.order"): {"Settings": partial(Settings, seconds=0.3)},
@@ -44,7 +45,6 @@ MOMENTS: dict[tuple[str, str], dict[str, Any]] = {
         "MOST_COPIES": 4,
     },
     ("torch", "backends.torch.weight_only.kernels"): {"SECONDS": 0.005},
-    ("tensorflow", "backends.tensorflow.offer"): {"SECONDS": 0.01},
 }
 FULL: dict[str, dict[str, Any]] = {}  # as they were
 FSYNC = os.fsync

@@ -14,7 +14,7 @@ from typing import Any
 from lpot.core import framework
 from lpot.core.backend import Approach, Backend
 from lpot.core.errors import BackendUnavailable, ConfigError, UnsupportedModel, a_kind, did_you_mean
-from lpot.core.framework import ALIASES, GROUP
+from lpot.core.framework import ALIASES, GROUP, RUNTIME_GROUP
 from lpot.core.model import Model
 
 
@@ -42,6 +42,15 @@ BACKENDS: Mapping[str, Entry] = {
         {"mxnet": 'mxnet==1.9.1 "numpy<1.24"'},
         advice="install it in a separate environment, and run your script there or name its "
         "interpreter in LPOT_MXNET_PYTHON for the `lpot` command",
+    ),
+}
+# What runs ONNX files, by name: backends over them.
+RUNTIMES: Mapping[str, Entry] = {
+    "onnxruntime": BACKENDS["onnx"],
+    "openvino": Entry(
+        "lpot.backends.openvino",
+        "OpenvinoBackend",
+        {"openvino": "openvino", "onnx": "onnx", "onnxruntime": "onnxruntime"},
     ),
 }
 # Classes by which a model object tells its framework, and endings by which a file does.
@@ -100,6 +109,8 @@ def get_backend(name: str | Backend[Any]) -> Backend:
     if name in framework.registered:
         return framework.registered[name]
     known = ALIASES[name][0] if name in ALIASES else name
+    if name in RUNTIMES and name not in framework.known():  # as cards of their models name them
+        return get_runtime(name)
     if known in BACKENDS:
         return _make(name, BACKENDS[known])
     for point in entry_points(group=GROUP):
@@ -110,6 +121,32 @@ def get_backend(name: str | Backend[Any]) -> Backend:
         f"(known here: {', '.join(frameworks())})",
         path="model.framework",
     )
+
+
+def runtimes() -> tuple[str, ...]:
+    """Every name that `runtime:` may say here, besides native and auto."""
+    return framework.known_runtimes()
+
+
+def installed_runtimes() -> tuple[str, ...]:
+    """Those that can be used; nothing is imported to find out."""
+    return tuple(name for name in runtimes() if not missing_for_runtime(name))
+
+
+def missing_for_runtime(name: str) -> tuple[str, ...]:
+    """What to install before `runtime: <name>` works."""
+    return _missing(RUNTIMES[name]) if name in RUNTIMES else ()
+
+
+def get_runtime(name: str) -> Backend:
+    """The backend that tunes ONNX files for a runtime: a new one for each use."""
+    if name in RUNTIMES:
+        return _make(name, RUNTIMES[name])
+    for point in entry_points(group=RUNTIME_GROUP):
+        if point.name == name:
+            return adopted(point.load()())
+    near = did_you_mean(name, runtimes())
+    raise ConfigError(f"unknown runtime {name!r}{near}", path="model.runtime")
 
 
 def adopted(given: Any) -> Backend:
@@ -210,7 +247,7 @@ def _decoders() -> Any:
 def named_in(card: Mapping[str, Any]) -> str | None:
     """The framework that a saved model's card names; None for one that this version has not."""
     name = card.get("framework")
-    return name if name in frameworks() else None
+    return name if name in (*frameworks(), *runtimes()) else None
 
 
 def detect(source: Any) -> str:

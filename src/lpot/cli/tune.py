@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 KEYS = {
     "name": "model.name",
     "framework": "model.framework",
+    "runtime": "model.runtime",
     "approach": "quantization.approach",
     "target": "quantization.target",
     "sampling_size": "quantization.calibration.sampling_size",
@@ -59,6 +60,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 )
 @click.option("--name", help="Model name; it sets the default workspace.")
 @click.option("--framework", help="Detected from the model if omitted.")
+@click.option("--runtime", help="native, onnxruntime, openvino or auto: the fastest.  [native]")
 @click.option("--approach", help="static, dynamic, auto, qat or weight_only.")
 @click.option("--relative", metavar="SHARE", help="Accuracy loss allowed, e.g. 0.01 or 1%.  [0.01]")
 @click.option("--bar", metavar="SHARE", help="Accuracy to keep instead: 99%, 99.9%, mlperf …")

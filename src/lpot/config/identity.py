@@ -9,7 +9,7 @@ from typing import Any
 from lpot.config.schema import Config
 
 _SECRETS = {"sigopt_api_token"}
-_DECIDING_MODEL = {"framework", "inputs", "outputs"}
+_DECIDING_MODEL = {"framework", "runtime", "inputs", "outputs"}
 _DECIDING_TUNING = {
     "strategy",
     "accuracy_criterion",

@@ -10,7 +10,7 @@ from lpot.config.fields import Known, Several, Text, Texts, check_known
 from lpot.config.frozen import FrozenDict
 from lpot.config.schema_quantization import OpRules
 from lpot.config.section import Section
-from lpot.core.framework import NAMES, known
+from lpot.core.framework import NAMES, RUNTIMES, known, known_runtimes
 
 FRAMEWORKS = Known(NAMES)
 Framework = Annotated[
@@ -18,6 +18,17 @@ Framework = Annotated[
     AfterValidator(check_known("frameworks", FRAMEWORKS, known)),
     WithJsonSchema({"anyOf": [{"enum": list(NAMES)}, {"type": "string"}]}),
     FRAMEWORKS,
+]
+
+
+KNOWN_RUNTIMES = Known(("native", "auto", *RUNTIMES))
+Runtime = Annotated[
+    Text,
+    AfterValidator(
+        check_known("runtimes", KNOWN_RUNTIMES, lambda: ("native", "auto", *known_runtimes()))
+    ),
+    WithJsonSchema({"anyOf": [{"enum": ["native", "auto", *RUNTIMES]}, {"type": "string"}]}),
+    KNOWN_RUNTIMES,
 ]
 
 
@@ -34,6 +45,13 @@ class ModelSection(Section):
         description="Framework of the model. Detected from the model if omitted. Other packages "
         "may add names.",
         examples=["onnx"],
+    )
+    runtime: Runtime = Field(
+        default="native",
+        description="What runs the tuned model: the framework's own runtime (`native`), another "
+        "one, or the fastest of those that are installed (`auto`). In another runtime the model "
+        "is tuned, evaluated and delivered as ONNX.",
+        examples=["openvino"],
     )
     inputs: Texts = Field(
         default=(), description="Names of the input tensors, in the order they are passed."

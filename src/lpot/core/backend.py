@@ -32,6 +32,8 @@ __all__ = [
     "InPlaceCache",
     "ModelSpec",
     "Observations",
+    "Presenter",
+    "Presenting",
     "Profiled",
     "Target",
     "Traced",
@@ -84,6 +86,9 @@ class Backend(ABC, Generic[M]):
     best_name: str = "best_model"  # of the best model, file or folder, in a workspace
     repairs: Repairs = NONE  # those that a user may ask for
     folds: bool = False  # is there a folded graph to be had without low precision?
+    floats: tuple[str, ...] = ()  # of 16 bits, that a whole model's floats can be computed in
+    over: str = ""  # of a runtime's backend: the framework whose files it runs
+    present: Presenter | None = None  # what makes the objects of another framework of its models
     # What weights kept as float16 in files, and computed wider, do to speed; empty: there are none.
     stores_halves: str = ""
 
@@ -243,10 +248,6 @@ class Backend(ABC, Generic[M]):
         """How the model saved at `path` is loaded and run, in three lines of Python."""
         return f'import lpot\nmodel = lpot.load("{path}")\noutputs = model(inputs)'
 
-    def offers(self, model: M) -> tuple[str, ...]:
-        """Notes on what else can be made of the result."""
-        return ()
-
 
 @runtime_checkable
 class Profiled(Protocol[M_contra]):
@@ -276,6 +277,29 @@ class Differentiable(Protocol[M_contra]):
         self, model: M_contra, recipe: Recipe, observations: Observations
     ) -> dict[OpKey, float]:
         """Second derivatives by op, times the squared error that its rounding makes."""
+        ...
+
+
+class Presenter(Protocol):
+    """Between a framework and a runtime that tunes its model as a file."""
+
+    model: Model  # as given, in its framework
+
+    def feeds(self, inputs: Inputs) -> dict[str, np.ndarray]:
+        """A batch of the framework by the names of the file's inputs."""
+        ...
+
+    def __call__(self, model: Any) -> Any:
+        """An object like the framework's own that computes with this model."""
+        ...
+
+
+@runtime_checkable
+class Presenting(Protocol[M_contra]):
+    """Can hand its models to other runtimes, and make objects of its own of what they run."""
+
+    def presenter(self, model: M_contra, inputs: Inputs, path: Path) -> Presenter:
+        """For the model as it was written to `path`, and a batch that it runs on."""
         ...
 
 

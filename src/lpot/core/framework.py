@@ -22,6 +22,9 @@ ALIASES: Mapping[str, tuple[str, Approach | None]] = {
     "torch": ("pytorch", None),
     "tensorflow_itex": ("tensorflow", None),
 }
+# Where a model may run besides its framework: each takes ONNX files.
+RUNTIMES = ("onnxruntime", "openvino")
+RUNTIME_GROUP = "lpot.runtimes"  # of the entry points by which other packages bring runtimes
 NAMES = (*FRAMEWORKS, *ALIASES)
 GROUP = "lpot.backends"  # of the entry points by which other packages bring frameworks
 registered: dict[str, Backend] = {}  # what this process adds: see `backends.register`
@@ -31,6 +34,12 @@ def known() -> tuple[str, ...]:
     """Every name that can be given here."""
     plugged = (point.name for point in entry_points(group=GROUP))
     return tuple(dict.fromkeys((*NAMES, *registered, *plugged)))
+
+
+def known_runtimes() -> tuple[str, ...]:
+    """Every name that `runtime:` may say here, besides native and auto."""
+    plugged = (point.name for point in entry_points(group=RUNTIME_GROUP))
+    return tuple(dict.fromkeys((*RUNTIMES, *plugged)))
 
 
 def family(name: str) -> str:

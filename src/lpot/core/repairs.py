@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-_SMOOTH, _PRUNED = "smooth=", "pruned "
+_SMOOTH, _PRUNED, _FLOATS = "smooth=", "pruned ", "floats="
+HALVES = ("bf16", "fp16")
 # How switches are written in recipes on disk, in this order.
 _WORDS = {
     "bias_correction": "bias",
@@ -34,6 +35,7 @@ class Repairs:
     tensor_smoothing: bool = False  # SmoothQuant with the best factors for each tensor
     smoothing: float | None = None  # SmoothQuant with this alpha for all of them
     pruning: float | None = None  # share of the latency that was pruned before
+    floats: str = ""  # what stays float is computed in these: bf16 or fp16, where a runtime can
 
     def __post_init__(self) -> None:
         if self.pruning is not None:  # as exact as it is on disk, and no more
@@ -56,6 +58,8 @@ class Repairs:
             yield f"{_SMOOTH}{self.smoothing}"
         if self.pruning is not None:
             yield pruned(self.pruning)
+        if self.floats:
+            yield f"{_FLOATS}{self.floats}"
 
     @classmethod
     def from_json(cls, words: Iterable[object]) -> Repairs:
@@ -71,6 +75,8 @@ class Repairs:
                 found["smoothing"] = float(word.removeprefix(_SMOOTH))
             elif word.startswith(_PRUNED) and word.endswith("%"):
                 found["pruning"] = float(word.removeprefix(_PRUNED)[:-1]) / 100
+            elif word.removeprefix(_FLOATS) in HALVES and word.startswith(_FLOATS):
+                found["floats"] = word.removeprefix(_FLOATS)
             else:
                 raise ValueError(f"{word!r} is a repair unknown to this version")
         return cls(**found)

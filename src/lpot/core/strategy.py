@@ -23,6 +23,10 @@ def _unknown(recipe: Recipe) -> Sensitivity:
     return {}
 
 
+def _itself(recipe: Recipe) -> Sequence[Recipe]:
+    return (recipe,)
+
+
 def _as_it_is(trial: Trial) -> Trial:
     return trial
 
@@ -53,6 +57,7 @@ class StrategyContext:
     goal: Goal = field(default_factory=lambda: Goal(relative=0.01))
     baseline: float = 0.0
     latency: float | None = None  # seconds a batch in FP32, where that was measured
+    starts: Callable[[Recipe], Sequence[Recipe]] = _itself  # of a recipe, the fastest first
     ranking: Callable[[], Sensitivity] = dict  # sensitivity by op, each alone in low precision
     options: Mapping[str, Any] = field(default_factory=dict)  # the rest of tuning.strategy
     rest: Callable[[Recipe], Sensitivity] = _unknown  # what remains with one more op in float

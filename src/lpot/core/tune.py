@@ -199,7 +199,7 @@ class _Search:
     def _is_known_by_another(self, recipe: Recipe) -> bool:
         """Is the very same model made of a recipe before it, or is it FP32?"""
         made = self.task.backend.outcome(self.task.model, recipe)
-        if recipe.low_ops and not made.low_ops:
+        if recipe.low_ops and not made.low_ops and not made.repairs.floats:
             self.alike[recipe.digest] = None
             return True
         twin = self.outcomes.setdefault(made.digest, recipe.digest)

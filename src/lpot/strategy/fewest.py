@@ -119,16 +119,19 @@ def _second_look(
 def default_first(space: TuningSpace, context: StrategyContext) -> Steps[Trial]:
     """Every op at its most wanted config, with each number of samples until one meets the bar.
 
-    The trial that held it, or the best of them.
+    Where a runtime has several precisions of floats, it begins with the fastest form of each. The
+    trial that held the bar, or the best of those with low precision in them.
     """
     start = space.default()
     best: Trial | None = None
     for samples in space.samples:
-        (trial,) = yield [Recipe(start.ops, samples, start.repairs)]
-        if trial.met:
-            return trial
-        if best is None or _gain(trial, context) > _gain(best, context):
-            best = trial
+        for recipe in context.starts(Recipe(start.ops, samples, start.repairs)):
+            (trial,) = yield [recipe]
+            if trial.met:
+                return trial
+            is_better = best is None or _gain(trial, context) > _gain(best, context)
+            if is_better and (recipe.low_ops or not start.low_ops):
+                best = trial
     assert best is not None
     return best
 

@@ -23,13 +23,10 @@ from backends.tensorflow.nets import (
     cnn,
     graph_of,
     images,
-    iterator_graph,
     rows,
-    write_lines,
 )
-from lpot.backends.tensorflow import TensorflowBackend, offer
+from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.runtime import tf, v1
-from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
@@ -109,59 +106,6 @@ def test_a_model_read_back_says_why_it_can_not_be_exported(tmp_path: Path) -> No
     again = BACKEND.restore(built.save(tmp_path / "low.pb"))
     with pytest.raises(UnsupportedModel, match="quantize"):
         again.export_onnx(tmp_path / "low.onnx")
-
-
-def test_the_export_is_offered_with_a_measured_gain_or_not_at_all(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = BACKEND.load(cnn())
-    recipe = restrict(BACKEND.inspect(model), ()).default()
-    low = BACKEND.build(model, recipe, BACKEND.observe(model, images(2), (0,))[0])
-    seconds = iter([0.002, 0.001] * offer.TURNS)
-    monkeypatch.setattr(offer, "_timed", lambda call: (next(seconds),) * 3)
-    (told,) = BACKEND.offers(low)
-    assert "2.00 times as fast" in told and "measured here" in told
-    seconds = iter([0.001, 0.002] * offer.TURNS)
-    assert BACKEND.offers(low) == ()  # slower: not spoken of
-    assert BACKEND.offers(model) == ()
-
-
-def test_an_export_that_fails_is_not_offered(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = BACKEND.load(cnn())
-    recipe = restrict(BACKEND.inspect(model), ()).default()
-    low = BACKEND.build(model, recipe, BACKEND.observe(model, images(2), (0,))[0])
-
-    def fails(*args: Any, **kwargs: Any) -> Path:
-        raise UnsupportedModel("tf2onnx can't convert the graph")
-
-    monkeypatch.setattr(type(low), "export_onnx", fails)
-    assert BACKEND.offers(low) == ()
-
-
-def test_a_graph_that_reads_its_data_itself_gets_inputs(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # The handle that such a graph ends in, too, is no result.
-    assert BACKEND.load(iterator_graph()).output_names == ("unstack", "unstack:1", "label")
-    model = BACKEND.load(iterator_graph(), ModelSpec(outputs=("IteratorGetNext:1", "unstack:0")))
-    feeds = {"input_file": str(write_lines(tmp_path / "rows.txt")), "batch_size": 4}
-    recipe = restrict(BACKEND.inspect(model), ()).default()
-    low = BACKEND.build(model, recipe, BACKEND.observe(model, [feeds], (0,))[0])
-    expected = BACKEND.run(low, feeds)
-    session = ort.InferenceSession(str(low.export_onnx(tmp_path / "low")))
-    assert [item.name for item in session.get_inputs()] == [
-        "IteratorGetNext_0:0",
-        "IteratorGetNext_1:0",
-    ]
-    lines = (tmp_path / "rows.txt").read_text().splitlines()[:4]
-    values = np.array([line.split(",") for line in lines], np.float32)
-    ids = values[:, 0].astype(np.int32)
-    found = session.run(None, {"IteratorGetNext_0:0": values, "IteratorGetNext_1:0": ids})
-    np.testing.assert_array_equal(found[0], ids)  # data handed on as they were read
-    assert np.abs(found[1] - expected[1]).max() < 0.05 * np.abs(expected[1]).max()
-    seconds = iter([0.002, 0.001] * offer.TURNS)
-    monkeypatch.setattr(offer, "_timed", lambda call: (call(), next(seconds))[1:] * 3)
-    assert "2.00 times as fast" in BACKEND.offers(low)[0]
 
 
 def test_the_weights_are_not_copied_for_each_pass_of_the_converter(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -45,7 +46,7 @@ from lpot.backends.onnx.plan import observed_tensors, plan
 from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.recurrent import with_domain
-from lpot.backends.onnx.run import run_session
+from lpot.backends.onnx.run import file_session, run_session, session
 from lpot.backends.onnx.tensors import tensors, wiring
 from lpot.backends.onnx.turns import Taps
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
@@ -116,6 +117,13 @@ class OnnxBackend(Backend[OnnxModel]):
                 found.append(Body(node, item.name, formal, self._prepared(body)))
         model.bodies = tuple(found)
         return model
+
+    def open(self, graph: Graph, recipe: Recipe | None = None) -> Any:
+        """What runs a graph; a runtime over the same files overrides it."""
+        return session(graph)
+
+    def open_file(self, path: Path, recipe: Recipe | None = None) -> Any:
+        return file_session(os.fspath(path))
 
     def inspect(
         self, model: OnnxModel, approach: Approach = "static", target: Target = "this"

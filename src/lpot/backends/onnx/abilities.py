@@ -44,10 +44,10 @@ NEVER = {
 ALGORITHMS = ("minmax", "percentile", "kl", "mse")
 
 
-def bits_for(kind: str, target: Target) -> int:
+def bits_for(worst_error: float, target: Target) -> int:
     """Weight bits in use: 7 where 8 would overflow the CPU's 16-bit sums."""
     if target == "this":
-        return 7 if saturates(kind) else 8
+        return 7 if worst_error > TOLERANCE else 8
     return 7 if target == "avx2" else 8
 
 
@@ -64,13 +64,7 @@ def worst_error(kind: str) -> float:
 @lru_cache
 def _worst_error(kind: str) -> float:
     """Run the worst case through the real kernels."""
-    rows, columns = 64, 16
-    data = np.full((1, rows), 255, np.uint8)
-    weight = np.full((rows, columns), 127, np.int8)
-    truth = 255.0 * 127.0 * rows
-    model = _worst_conv(rows, columns) if kind == "Conv" else _worst_matmul(weight)
-    if kind == "Conv":
-        data = data.reshape(1, rows, 1, 1).repeat(4, 2).repeat(4, 3)
+    model, data, truth = worst_case(kind)
     options = ort.SessionOptions()
     options.log_severity_level = 3
     options.intra_op_num_threads = 1
@@ -79,6 +73,17 @@ def _worst_error(kind: str) -> float:
     worst = float(np.abs(result / truth - 1.0).max())
     logger.info("%s: worst case of 8 bits is off by %.3f", kind, worst)
     return worst
+
+
+def worst_case(kind: str) -> tuple[bytes, np.ndarray, float]:
+    """A model of one Conv or MatMul, its input, and each of its outputs in truth."""
+    rows, columns = 64, 16
+    data = np.full((1, rows), 255, np.uint8)
+    weight = np.full((rows, columns), 127, np.int8)
+    if kind == "Conv":
+        data = data.reshape(1, rows, 1, 1).repeat(4, 2).repeat(4, 3)
+    model = _worst_conv(rows, columns) if kind == "Conv" else _worst_matmul(weight)
+    return model, data, 255.0 * 127.0 * rows
 
 
 def _worst_matmul(weight: np.ndarray) -> bytes:
@@ -125,9 +130,8 @@ def _probe_model(
     return bytes(model.SerializeToString())
 
 
-def static_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConfig, ...]:
+def static_choices(per_channel: bool, bits: int) -> tuple[OpConfig, ...]:
     """Static configs, the most wanted first: per channel, minmax."""
-    bits = bits_for(kind, target)
     granularities = ("per_channel", "per_tensor") if per_channel else ("per_tensor",)
     return tuple(
         OpConfig(
@@ -140,8 +144,7 @@ def static_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConf
     )
 
 
-def dynamic_choices(kind: str, per_channel: bool, target: Target) -> tuple[OpConfig, ...]:
-    bits = bits_for(kind, target)
+def dynamic_choices(per_channel: bool, bits: int) -> tuple[OpConfig, ...]:
     granularities = ("per_channel", "per_tensor") if per_channel else ("per_tensor",)
     return tuple(
         OpConfig(

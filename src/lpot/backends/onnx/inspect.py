@@ -42,6 +42,10 @@ def key_of(node: NodeProto) -> OpKey:
 
 def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
     graph = model.prepared
+
+    def bits(kind: str) -> int:
+        return bits_for(model.backend.worst_error(kind), target)
+
     present = {node.name: node for node in graph.nodes}
     ops: dict[OpKey, OpInfo] = {}
     for given in model.graph.nodes:  # the model as the user knows it, before folding
@@ -52,7 +56,7 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
         if node is None:
             ops[key] = OpInfo(key, reason="folded into its neighbour before quantization")
         else:
-            info = _info(graph, node, key, approach, target)
+            info = _info(graph, node, key, approach, bits(node.op_type))
             ops[key] = replace(info, aliases=_aliases(given))
     for key in _never_low(graph, ops):
         ops[key] = OpInfo(key, reason=LONELY, aliases=ops[key].aliases)
@@ -61,7 +65,7 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
             known = (*info.aliases, key.name.removeprefix(body.prefix))
             ops[key] = replace(info, aliases=known)
     notes = []
-    seven = [kind for kind in ("Conv", "MatMul") if bits_for(kind, target) == 7]
+    seven = [kind for kind in ("Conv", "MatMul") if bits(kind) == 7]
     if seven and any(info.can_be_low for info in ops.values()):
         whose = "this CPU's" if target == "this" else f"target {target}'s"
         notes.append(
@@ -84,19 +88,19 @@ def _aliases(node: NodeProto) -> tuple[str, ...]:
     return (*base, f"{node.name}_quant", *(f"{name}_quant" for name in base))
 
 
-def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target: Target) -> OpInfo:
+def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, bits: int) -> OpInfo:
     reason = why_not(graph, node)
     if reason:
         return OpInfo(key, reason=reason)
     if node.op_type in TABLES:
         return OpInfo(key, table_choices())
     if node.op_type in RECURRENT:
-        return OpInfo(key, (*dynamic_choices(node.op_type, True, target), FP32))
+        return OpInfo(key, (*dynamic_choices(True, bits), FP32))
     if node.op_type in FOLLOWERS:
         if approach == "dynamic":
             return OpInfo(key, reason="dynamic quantization is for MatMul and Gemm only")
         return OpInfo(key, follower_choices(), follower=True)
-    choices = tuple(_compute_choices(graph, node, approach, target))
+    choices = tuple(_compute_choices(graph, node, approach, bits))
     if not choices:
         return OpInfo(
             key, reason=f"dynamic INT8 {node.op_type} is slower than FP32: use static quantization"
@@ -105,14 +109,14 @@ def _info(graph: Graph, node: NodeProto, key: OpKey, approach: Approach, target:
 
 
 def _compute_choices(
-    graph: Graph, node: NodeProto, approach: Approach, target: Target
+    graph: Graph, node: NodeProto, approach: Approach, bits: int
 ) -> Iterator[OpConfig]:
     kind = node.op_type
     if approach != "dynamic":
-        yield from static_choices(kind, _per_channel(graph, node), target)
+        yield from static_choices(_per_channel(graph, node), bits)
     if approach != "static" and kind in ("MatMul", "Gemm"):
         # MatMulInteger takes one zero point per column for a plain matrix only.
-        yield from dynamic_choices(kind, graph.weights[node.input[1]].ndim == 2, target)
+        yield from dynamic_choices(graph.weights[node.input[1]].ndim == 2, bits)
 
 
 def _per_channel(graph: Graph, node: NodeProto) -> bool:

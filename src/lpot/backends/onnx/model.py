@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
-import onnxruntime as ort
 
 from lpot.backends.onnx.build import WeightCache
 from lpot.backends.onnx.graph import Graph
-from lpot.backends.onnx.run import input_specs, session
+from lpot.backends.onnx.run import input_specs
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
@@ -45,7 +44,7 @@ class OnnxModel(Model):
         source: str = "",
         probe: Inputs | None = None,
     ) -> None:
-        self.backend = backend
+        self.backend: OnnxBackend = backend
         self.graph = graph
         self.prepared = prepared if prepared is not None else graph
         self.recipe = recipe
@@ -54,22 +53,28 @@ class OnnxModel(Model):
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.caches: dict[Repairs, WeightCache] = {}  # repairs → weights quantized so far
         self.bodies: tuple[Body, ...] = ()  # of If, Loop and Scan, to build from (FP32 only)
-        self._session: ort.InferenceSession | None = None
+        self._session: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     @property
-    def session(self) -> ort.InferenceSession:
+    def session(self) -> Any:
+        """ONNX Runtime's, or what a backend over these files opens in its place."""
         if self._session is None:
-            self._session = session(self.graph)
+            self._session = self.backend.open(self.graph, self.recipe)
         return self._session
 
     @property
-    def runner(self) -> ort.InferenceSession:
+    def runner(self) -> Any:
         return self.session
 
     @cached_property
     def native(self) -> Any:
-        """A self-contained ModelProto; a path where the weights are too big for one."""
+        """A self-contained ModelProto; a path where the weights are too big for one.
+
+        For a model of another framework, tuned here as a file: an object like the one given.
+        """
+        if self.backend.present is not None:
+            return self.backend.present(self)
         if self.nbytes < EMBED_LIMIT:
             return self.graph.embedded()
         if self.source and self.recipe is None:

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
-from lpot.backends.onnx.run import PROVIDERS, run_session
+from lpot.backends.onnx.run import run_session
 from lpot.core.cpu import overflow_of
 from lpot.core.errors import SaveError, WorkspaceError
 from lpot.core.files.card import compare_card, read_card, recipe_of
@@ -84,12 +83,7 @@ def _verify(model: OnnxModel, draft: Path) -> None:
     if model.probe is None:
         return
     expected = run_session(model.session, model.inputs, model.probe)
-    options = ort.SessionOptions()
-    options.log_severity_level = 3
-    threads = int(os.environ.get("LPOT_THREADS", "0"))
-    if threads:
-        options.intra_op_num_threads = threads
-    again = ort.InferenceSession(os.fspath(draft), options, providers=PROVIDERS)
+    again = model.backend.open_file(draft, model.recipe)
     for name, one, other in zip(
         model.output_names, expected, run_session(again, model.inputs, model.probe), strict=True
     ):

@@ -15,12 +15,12 @@ from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.advise import input_stats, useful_repairs
 from lpot.backends.tensorflow.build import Built, build_net, narrows
 from lpot.backends.tensorflow.convert import without_fake_quant
+from lpot.backends.tensorflow.foreign import TensorflowPresenter
 from lpot.backends.tensorflow.gains import gains
 from lpot.backends.tensorflow.inspect import inspect
 from lpot.backends.tensorflow.loop import KnowledgeDistillationLoss, hooked_loop, provide
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.observe import observe
-from lpot.backends.tensorflow.offer import offer as onnx_offer
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.prune import KerasWeights
 from lpot.backends.tensorflow.pruning.verbs import PruneVerbs, left_in
@@ -189,6 +189,9 @@ class TensorflowBackend(PruneVerbs, Backend[TensorflowModel]):
     ) -> dict[OpKey, float]:
         return gains(self, model, recipe, observations)
 
+    def presenter(self, model: TensorflowModel, inputs: Inputs, path: Path) -> TensorflowPresenter:
+        return TensorflowPresenter(model)
+
     def tensors(
         self, model: TensorflowModel, low: TensorflowModel, ops: Sequence[OpKey], inputs: Inputs
     ) -> dict[OpKey, Pair]:
@@ -200,10 +203,6 @@ class TensorflowBackend(PruneVerbs, Backend[TensorflowModel]):
     def profile(self, model: TensorflowModel, inputs: Inputs, runs: int) -> tuple[OpTime, ...]:
         """Seconds of each op, over so many runs."""
         return profile(model, inputs, runs)
-
-    def offers(self, model: TensorflowModel) -> tuple[str, ...]:
-        """What else the result can become, as far as it was tried here."""
-        return onnx_offer(model) if model.recipe is not None and model.recipe.low_ops else ()
 
     def versions(self) -> dict[str, str]:
         return {"tensorflow": tf.__version__}

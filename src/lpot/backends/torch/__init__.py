@@ -19,6 +19,7 @@ from lpot.backends.torch.convert import without_fake_quant
 from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.dtypes import copied
 from lpot.backends.torch.exported import is_exported
+from lpot.backends.torch.foreign import TorchPresenter
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.kernels.codes import has_codes
@@ -230,6 +231,9 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
     ) -> dict[OpKey, float]:
         """Expected squared output error of each op's rounding, from gradients of the outputs."""
         return curvature(_prepared(model), recipe, observations)
+
+    def presenter(self, model: TorchModel, inputs: Inputs, path: Path) -> TorchPresenter:
+        return TorchPresenter(model, inputs, path)
 
     def tensors(
         self, model: TorchModel, low: TorchModel, ops: Sequence[OpKey], inputs: Inputs

@@ -123,6 +123,7 @@ class FunctionEvaluator:
         self.listener = listener or Listener()
         self.name = f"{word} {getattr(function, '__qualname__', type(function).__qualname__)}"
         self.identity = source_hash(function)
+        self.takes_session = bool(getattr(function, _MARK, False))
         self._limited = _takes_limit(function)
         self._declared = _declared_bounds(function, self.name)
         self._bounds = self._declared or USUAL
@@ -132,7 +133,7 @@ class FunctionEvaluator:
         self._scores = SampleScores()
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
-        target = model.runner if getattr(self.function, _MARK, False) else model.native
+        target = model.runner if self.takes_session else model.native
         try:
             return self._score(model, target, race)
         except (AttributeError, TypeError) as error:

@@ -54,6 +54,7 @@ class Result:
     path: Path | None = None
     workspace: Path | None = None
     interrupted: bool = False
+    runtime: str = ""  # what the model was tuned for, and its speed measured in
     benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
     interval: Interval | None = None  # of the accuracy drop, where single samples are known
     held_out: HeldOut | None = None  # the scores on data that had no part in the search
@@ -123,6 +124,7 @@ class Result:
             "trials": len(self.trials),
             "stopped": self.stopped,
             "pareto": [trial.number for trial in self.pareto],
+            "runtime": self.runtime,
             "speed": self.speed,
             "faster": self.faster,
             "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},

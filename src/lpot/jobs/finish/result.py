@@ -25,6 +25,7 @@ from lpot.jobs.finish.doubts import shortfall, warn_about_scores, with_interval
 from lpot.jobs.finish.held_out import with_held_out
 from lpot.jobs.finish.speed import with_speed
 from lpot.jobs.report.write import write_report
+from lpot.jobs.runtime.rivals import agreement, runtime_of
 from lpot.jobs.tune.advice import advised, how_far
 from lpot.jobs.tune.evaluation import plain
 from lpot.jobs.tune.insight import Insight
@@ -91,17 +92,17 @@ def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Re
         float_ops=float_ops(job, model),
         path=_on_disk(job, model),
         workspace=job.workspace.folder,
+        runtime=runtime_of(job.backend),
         interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
 
 
 def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Result:
+    if text := agreement(job, result):
+        job.add_note(text)
     result = with_speed(job, result)
     dump_tensors(job, result.model)
     job.package(result)
-    if job.request.measure_speed:  # an offer is a measurement, too
-        for text in job.backend.offers(result.model):
-            job.add_note(text)
     return _write(job, result, insight)
 
 

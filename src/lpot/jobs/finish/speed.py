@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 from lpot.core.batch import Inputs
 from lpot.core.cpu import give_back
@@ -12,12 +16,14 @@ from lpot.core.measure import Comparison, compare, latency, turns
 from lpot.core.results.benchmark import BenchmarkResult, Settings
 from lpot.core.results.result import Result
 from lpot.jobs.benchmark.api import benchmark
+from lpot.jobs.runtime.rivals import Rivals, reference, rivals, told
 from lpot.jobs.tune.job import Job
 
 logger = logging.getLogger(__name__)
 
 SETTINGS = Settings(seconds=1.5)
 PROFILE_SECONDS = 3.0  # for the times of single ops, at most
+RIVALS = True  # are other runtimes timed, too?
 PHASE = "measuring FP32 against the best"
 
 
@@ -25,7 +31,6 @@ def with_speed(job: Job, result: Result) -> Result:
     """The result with `speed` and `faster`, where they can be had."""
     if not job.request.measure_speed or result.interrupted or result.path is None:
         return result
-    job.listener.phase(PHASE, 2 * SETTINGS.turns)
     inputs = job.timing_inputs
     known = job.model.inputs is not None
     if not known and inputs is None:
@@ -55,26 +60,40 @@ def with_speed(job: Job, result: Result) -> Result:
 
 
 def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
-    """Each in a process of its own, the idle one stopped."""
+    """Each in a process of its own, the idle ones stopped; other runtimes beside them."""
     assert result.path is not None
-    job.model.close()
-    result.model.close()
-    give_back()  # the two processes need it more
-    # A file that does not say what to compute needs the module that goes with it.
-    alone = result.model.holds_architecture
-    return benchmark(
-        [job.model, result.path if alone else result.model],
-        feeds=None if inputs is None else [inputs],
-        settings=SETTINGS,
-        progress=lambda done, total: job.listener.step(done),
-        profile_seconds=PROFILE_SECONDS,
-    )
+    with TemporaryDirectory(prefix="lpot-speed-") as name:
+        folder = Path(name)
+        others = rivals(job, result, inputs, folder) if RIVALS else Rivals()
+        fp32 = reference(job, folder / "fp32")
+        job.model.close()
+        result.model.close()
+        give_back()  # the processes need it more
+        # A file that does not say what to compute needs the module that goes with it.
+        alone = result.model.holds_architecture
+        by_place = others.contestants or fp32.framework != result.model.framework
+        feeds: list[Any] | None = None if inputs is None else [inputs]
+        if by_place and isinstance(inputs, Mapping):
+            feeds = [tuple(inputs.values())]  # runtimes may name them otherwise
+        contestants = [fp32, result.path if alone else result.model, *others.contestants]
+        job.listener.phase(PHASE, len(contestants) * SETTINGS.turns)
+        measured = benchmark(
+            contestants,
+            feeds=feeds,
+            settings=SETTINGS,
+            progress=lambda done, total: job.listener.step(done),
+            profile_seconds=PROFILE_SECONDS,
+        )
+    for text in told(job, others, measured):
+        job.add_note(text)
+    return measured
 
 
 def _together(job: Job, result: Result, inputs: Inputs) -> Comparison:
     """In turns in this process: for models that no other process can open from their file."""
     models = (job.model, result.model)
     rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
+    job.listener.phase(PHASE, 2 * SETTINGS.turns)
     for done, index in enumerate(turns(2, SETTINGS.turns), start=1):
         model = models[index]
         timing = latency(

@@ -30,6 +30,7 @@ APPROACHES = {
 # the key of the yaml that an argument sets → the argument
 NAMES = {
     "model.framework": "framework",
+    "model.runtime": "runtime",
     "model.trust": "trust",
     "quantization.approach": "approach",
     "quantization.target": "target",
@@ -54,6 +55,7 @@ def tune(
     bar: float | str | None = None,
     config: Conf = None,
     framework: str | Backend[Any] | None = None,
+    runtime: str | None = None,
     approach: str | None = None,
     strategy: str | Strategy | None = None,
     max_trials: int | None = None,
@@ -94,6 +96,9 @@ def tune(
         config: A yaml file, dict or `Config`; the other arguments override it.
         framework: "onnx", "pytorch", "tensorflow" or "mxnet", or your own backend; detected
             from the model if omitted.
+        runtime: What runs the tuned model: "native" (the default), "onnxruntime", "openvino", or
+            "auto", the fastest of those installed. `evaluate` still gets an object of the model's
+            own framework; accuracy and speed are measured in that runtime.
         approach: "static", "dynamic" (needs no calibration), "auto" (both, per op), "qat"
             (quantization-aware training) or "weight_only" (decoders).
         strategy: Name of a strategy, or your own generator function; "auto" by default, "basic"
@@ -135,6 +140,7 @@ def tune(
     named = strategy if isinstance(strategy, str) else default
     changes = {
         "model.framework": framework if isinstance(framework, str) else None,
+        "model.runtime": runtime,
         "model.trust": trust,
         "model.signature": signature,
         "quantization.approach": _approach_word(approach),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 
 from lpot.core.backend import Differentiable, Observations
 from lpot.core.errors import LpotError
@@ -12,6 +12,7 @@ from lpot.core.ptq.sensitivity import errors
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext
+from lpot.jobs.runtime.starts import starts
 from lpot.jobs.tune.advice import advised
 from lpot.jobs.tune.job import Job
 
@@ -25,6 +26,7 @@ def context(insight: Insight) -> StrategyContext:
     return StrategyContext(
         workers=1 if executor.name == "serial" else executor.workers,
         seed=config.random_seed,
+        starts=partial(starts, insight.job),
         ranking=cache(insight.ranking),
         options=config.strategy.options,
         rest=insight.rest,

@@ -65,7 +65,7 @@ class Plan:
 
     @property
     def framework_word(self) -> str:
-        return self.config.model.framework or self.backend.name
+        return self.config.model.framework or self.backend.over or self.backend.name
 
     @property
     def best_path(self) -> Path:
@@ -138,6 +138,7 @@ def make_plan(request: Request) -> Plan:
         workspace=_workspace(request, config, framework or backend.name),
         loop=mode.loop(request, config, backend),
         remarks=(
+            *request.remarks,
             *unavailable(config),
             *capability.notes,
             *space.notes,

@@ -17,6 +17,7 @@ from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
 from lpot.jobs.finish.result import finish, float_result, not_evaluated
 from lpot.jobs.report.beacon import Beacon
+from lpot.jobs.runtime.choose import fastest
 from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.evaluation import make_evaluator
 from lpot.jobs.tune.insight import Insight, context
@@ -34,7 +35,7 @@ def quantize(request: Request) -> Result:
         check_output(request.output, request.model)
         request = replace(request, output=request.output.absolute())
     with trusting(request.config.model.trust):
-        request = mode_of(request).prepared(request)
+        request = fastest(mode_of(request).prepared(request))
         beacon = Beacon()
         plan = make_plan(replace(request, listener=Chorus(request.listener, beacon)))
         plan.workspace.check(needed=2 * plan.source.nbytes + (1 << 20))

@@ -28,6 +28,7 @@ class Door:
     train: str
     dynamic: str  # how to ask for what needs no calibration
     again: str  # how to start over
+    runtime: str  # how to name a runtime
 
 
 SCRIPT = Door(
@@ -38,6 +39,7 @@ SCRIPT = Door(
     train="q_func",
     dynamic="`approach: post_training_dynamic_quant`",
     again="use another workspace",
+    runtime="`model.runtime: {}` in the yaml",
 )
 FUNCTION = Door(
     calib="calib",
@@ -47,6 +49,7 @@ FUNCTION = Door(
     train="train",
     dynamic='approach="dynamic"',
     again="use new_run=True",
+    runtime='runtime="{}"',
 )
 COMMAND = Door(
     calib="--calib",
@@ -56,6 +59,7 @@ COMMAND = Door(
     train="`quantization.train` in the yaml",
     dynamic="--approach dynamic",
     again="use --new-run",
+    runtime="--runtime {}",
 )
 
 
@@ -83,4 +87,5 @@ class Request:
     measure_speed: bool = True
     listener: Listener = field(default_factory=Listener)
     door: Door = SCRIPT
+    remarks: tuple[str, ...] = ()  # what was found out about it before it was planned
     pool: Pool = field(default_factory=Pool)  # what tunings of one model share

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lpot.backends.onnx.abilities import dynamic_choices
+from lpot.backends.onnx.abilities import bits_for, dynamic_choices, worst_error
 from lpot.backends.onnx.by_token import BY_TOKEN
 from lpot.core.backend import Target
 from lpot.core.recipe import FP32, FP32_TENSOR, OpConfig, TensorConfig
@@ -65,7 +65,7 @@ def product_choices(
             for size in sizes[-1:] if bits == 8 else sizes:
                 for algorithm in _algorithms(bits, wishes):
                     yield _config(bits, scheme, size, algorithm)
-    dynamic = dynamic_choices("MatMul", True, target)[0]
+    dynamic = dynamic_choices(True, bits_for(worst_error("MatMul"), target))[0]
     by_token = replace(dynamic.activation, granularity=BY_TOKEN)
     yield dynamic if levelled else replace(dynamic, activation=by_token)
     yield FP32
