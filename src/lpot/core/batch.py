@@ -93,7 +93,7 @@ def as_array(value: Any) -> np.ndarray:
     """One array from a tensor of any framework, or from nested lists."""
     if hasattr(value, "asnumpy"):  # MXNet, which has a detach() too
         return np.asarray(value.asnumpy())
-    if hasattr(value, "detach"):  # torch, possibly with gradients or on another device
+    if hasattr(value, "detach") and hasattr(value, "numpy"):  # torch, on whatever device
         value = value.detach().cpu()
         if getattr(value, "is_nested", False):
             value = value.to_padded_tensor(0.0)

@@ -161,7 +161,7 @@ def length_of(loader: Any) -> int | None:
 
 def copied(value: Any) -> Any:
     """Values that stay as they are: some loaders fill the same buffers again and again."""
-    if isinstance(value, Mapping):
+    if type(value) is dict:
         return {name: copied(item) for name, item in value.items()}
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return tuple(map(copied, value))
@@ -173,9 +173,13 @@ def copied(value: Any) -> Any:
         return twin
     if hasattr(value, "asnumpy"):  # MXNet
         return value.copy()
-    if hasattr(value, "detach"):
+    if hasattr(value, "detach") and hasattr(value, "dtype"):
         return value.detach().clone()
-    return value.copy() if isinstance(value, np.ndarray) else value
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    # Objects that hold tensors (graphs, encodings) stay what they are: models read their fields.
+    holds = isinstance(value, Mapping) or hasattr(value, "detach") or hasattr(value, "to")
+    return copy.deepcopy(value) if holds else value
 
 
 def takes_nothing(function: Callable[..., Any]) -> bool:

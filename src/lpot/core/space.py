@@ -37,6 +37,7 @@ class Capability:
 
     ops: Mapping[OpKey, OpInfo]
     notes: tuple[str, ...] = ()
+    left: str = ""  # in a sentence: layers that can not be low precision as they are written
 
     def low(self) -> tuple[OpInfo, ...]:
         return tuple(info for info in self.ops.values() if info.can_be_low)

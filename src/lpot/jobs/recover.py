@@ -41,8 +41,8 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
         attach(backend, source, path.parent, pruned(ratio))
     static = any(config.mode == "static" for config in trial.recipe.ops.values())
     observations = None
-    if static:
-        place = observations_path(path.parent, found.fingerprint)
+    place = observations_path(path.parent, found.fingerprint)
+    if static or place.is_file():
         observations = load_observations(place).get(trial.recipe.samples)
     if trouble := backend.overflow(source, trial.recipe):
         logger.warning("%s: trial %d: %s", path, number, trouble)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import namedtuple
+from collections import UserDict, namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +88,47 @@ def test_the_reading_that_runs_is_taken_and_said(name: str, tmp_path: Path) -> N
 def test_a_batch_that_fits_in_no_way_is_said_as_before(tmp_path: Path) -> None:
     with pytest.raises(lpot.LpotError, match="could not run on a batch"):
         lpot.tune(Needed().eval(), calib=[torch.randn(2, 3)], workspace=tmp_path / "run")
+
+
+class Graph:
+    """Holds tensors, and answers to the verbs of one, as graphs and encodings do."""
+
+    def __init__(self, x: torch.Tensor) -> None:
+        self.x = x
+
+    def to(self, *how: Any) -> Graph:
+        return Graph(self.x.to(*how))
+
+    def detach(self) -> Graph:
+        return Graph(self.x.detach())
+
+
+class Encoding(UserDict[str, Any]):
+    def __getattr__(self, name: str) -> Any:
+        if name == "data" or name not in self.data:
+            raise AttributeError(name)
+        return self.data[name]
+
+
+class Reading(Base):
+    def forward(self, held: Any) -> torch.Tensor:
+        return self.fc(held.x) + self.other(held.x)
+
+
+@pytest.mark.parametrize("labels", [False, True])
+@pytest.mark.parametrize("make", [Graph, lambda x: Encoding(x=x)])
+def test_objects_that_hold_tensors_are_given_as_they_are(
+    make: Any, labels: bool, tmp_path: Path
+) -> None:
+    held = [make(torch.randn(4, 8)) for _ in range(2)]
+    loader = [(item, torch.zeros(4)) for item in held] if labels else held
+    module = Reading().eval()
+
+    def evaluate(model: Any) -> float:
+        with torch.no_grad():
+            return float(1 - (model(held[0]) - module(held[0])).abs().mean())
+
+    result = lpot.tune(
+        module, loader, evaluate=evaluate, workspace=tmp_path, goal=0.5, measure_speed=False
+    )
+    assert result.met and set(result.model.precisions.values()) == {"int8"}

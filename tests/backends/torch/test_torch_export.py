@@ -11,11 +11,18 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
+from lpot.backends.torch.export import check_opens
+from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.numerics.rounding import sqnr
+from zoo.torch_layers import CASES
+
+# The quick ones; all the others are written and read in the same way.
+CALLS = ("same padding", "weight standardization", "attention in slices", "LoRA", "einsum")
 
 
 def built_from(name: str, approach: Any = "static") -> tuple[Any, Any, Any]:
@@ -182,3 +189,87 @@ def test_the_command_writes_onnx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert target.exists(), done.output
     truth = BACKEND.run(built, batches[0])[0]
     assert sqnr(truth, run_onnx(target, batches[0])[0]) > 25
+
+
+class ManyNames(nn.Module):
+    """A shared activation, a layer with two names, an embedding that stands for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        act = nn.SiLU()
+        self.table = nn.Embedding(8, 4)
+        self.one, self.two = (
+            nn.Sequential(nn.Linear(4, 8), act),
+            nn.Sequential(nn.Linear(8, 8), act),
+        )
+        self.also = self.two[0]
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.also(self.two(self.one(self.table(ids))))
+        return made
+
+
+class Asking(nn.Module):
+    """A forward that reads attributes of its layers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 4, stride=2, padding=1), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.conv(x.to(self.conv.weight.dtype))[..., : x.shape[-1] // self.conv.stride[0]]
+        scale = 1.0 if self.head.bias is not None else 2.0
+        made: torch.Tensor = self.head(torch.relu(y).mean((2, 3))) * scale
+        return made.reshape(-1, self.head.out_features) + self.head.weight.shape[0]
+
+
+class Narrow(nn.Module):
+    """Half of it in bfloat16, by autocast and by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.head = nn.Conv2d(3, 8, 3), nn.Linear(8, 4)
+        self.cast = nn.Linear(8, 8, dtype=torch.bfloat16)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            y = torch.relu(self.conv(x))
+        y = self.cast(y.float().mean((2, 3)).bfloat16())
+        made: torch.Tensor = self.head(torch.relu(y).float())
+        return made
+
+
+NETS: Any = {
+    "many names": (ManyNames, lambda: torch.randint(0, 8, (4, 5))),
+    "attributes are read": (Asking, lambda: torch.randn(4, 3, 8, 8)),
+    "bfloat16 inside": (Narrow, lambda: torch.randn(4, 3, 8, 8)),
+    **{name: (CASES[name][0], lambda n=name: torch.randn(CASES[n][1])) for name in CALLS},
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", NETS)
+def test_whatever_torch_exports_is_exported_in_int8(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("onnxscript")
+    torch.manual_seed(0)
+    make, draw = NETS[name]
+    module, x = make().eval(), draw()
+    model = BACKEND.load(module, ModelSpec(sample=lambda: (x, torch.zeros(len(x)))))
+    built = BACKEND.build(model, default(model), BACKEND.observe(model, [(x,)], (0,))[0])
+    assert built.is_quantized
+    with torch.no_grad():
+        truth = module(x).float().numpy()
+    path = built.export(tmp_path / "net.onnx")
+    assert sqnr(truth, run_onnx(path, (x,))[0]) > 20
+    with torch.no_grad():
+        loaded = torch.export.load(str(built.export(tmp_path / "net.pt2"))).module()
+        assert sqnr(truth, loaded(x).float().numpy()) > 20
+
+
+def test_a_file_that_does_not_open_is_no_export(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"no graph at all")
+    with pytest.raises(UnsupportedModel, match=r"net.onnx can't be opened by ONNX Runtime"):
+        check_opens(path)
+    assert not path.exists()

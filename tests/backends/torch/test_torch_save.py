@@ -331,3 +331,34 @@ def test_a_skeleton_may_have_been_made_for_another_training(tmp_path: Path) -> N
     result = lpot.tune(made(None), calib=[x], workspace=tmp_path, measure_speed=False)
     again = lpot.load(result.path, module=made(0.1))
     assert torch.equal(again.native(x), result.model.native(x))
+
+
+class Remembering(nn.Module):
+    """Keeps what it saw in plain attributes, one of which it changes in place."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.last: Any = None
+        self.mean = torch.zeros(8)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        before = torch.zeros_like(x) if self.last is None else self.last
+        self.last = torch.tanh(self.one(x + before))
+        self.mean.mul_(0.9).add_(0.1 * self.last.mean(0))
+        found: torch.Tensor = self.two(self.last - self.mean)
+        return found
+
+
+def test_state_in_plain_attributes_is_no_difference(tmp_path: Path) -> None:
+    module = nets.seeded(Remembering()).eval()
+    batches = [(torch.randn(4, 8, generator=torch.Generator().manual_seed(0)),)]
+    model = BACKEND.load(module)
+    built = BACKEND.build(model, default(model), BACKEND.observe(model, batches, (0,))[0])
+    other = BACKEND.build(model, default(model), BACKEND.observe(model, batches, (0,))[0])
+    first = [BACKEND.run(built, batches[0])[0] for _ in range(2)]
+    assert not np.array_equal(*first)  # it remembers
+    assert np.array_equal(BACKEND.run(other, batches[0])[0], first[0])  # each by itself
+    again = BACKEND.restore(BACKEND.save(built, tmp_path / "saved"), module)
+    assert np.array_equal(BACKEND.run(again, batches[0])[0], first[0])
+    assert module.last is None and not module.mean.any()

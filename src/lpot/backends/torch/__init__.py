@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any
@@ -39,8 +40,8 @@ from lpot.backends.torch.ship import reduced
 from lpot.backends.torch.tensors import tensors
 from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
-from lpot.core.batch import Inputs
-from lpot.core.errors import UnsupportedModel
+from lpot.core.batch import Inputs, Reader
+from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.numerics.histogram import TensorStats
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
@@ -65,7 +66,13 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         if isinstance(source, TorchModel):
             return source
         prepared = load_module(source)
-        return TorchModel(self, prepared.fresh(), prepared=prepared, names=spec.inputs)
+        model = TorchModel(self, prepared.plain(), prepared=prepared, names=spec.inputs)
+        shown = None if spec.sample is None else spec.sample()
+        if shown is not None:
+            with suppress(DataError):  # calibration tells what is wrong with it
+                inputs = Reader(model.input_names, model.tries())(shown).inputs
+                model.prepared = prepared.acquainted(inputs)
+        return model
 
     def opened(self, source: Any, spec: ModelSpec = ModelSpec()) -> TorchModel:
         """A module that lpot quantized is run as it is; what others quantized is refused."""
@@ -91,6 +98,8 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
         if variant is not None:  # a pruned model has statistics of its own
             model, observations = variant.model, variant.observed.get(recipe.samples)
         prepared = _prepared(model)
+        if observations is not None:
+            model.prepared = prepared = prepared.completed(recipe, observations)
         ranges = None
         if observations is not None:
             ranges = self._ranges.setdefault(observations, Observed(observations))
@@ -108,6 +117,7 @@ class TorchBackend(PruneVerbs, Backend[TorchModel]):
             probe=observations.probe[0]
             if observations is not None and observations.probe
             else None,
+            remake=lambda: build(prepared, recipe, ranges).module,
         )
         made.shape = model.shape
         return made

@@ -76,9 +76,9 @@ def worst_case(
     axis: int | None = None,
 ) -> float:
     """How far an executor's sums of the largest 8-bit values are from the exact ones (a share)."""
-    scale = torch.ones(1 if axis is None else weight[axis])
+    scale = torch.ones(1 if axis is None else weight[axis], dtype=torch.float32)
     weights = Weights(torch.full(weight, 127, dtype=torch.int8), scale, axis)
-    x, inlet = torch.full(shape, 255.0), Affine(1.0, 0)
+    x, inlet = torch.full(shape, 255.0, dtype=torch.float32), Affine(1.0, 0)
 
     def run(name: str, outlet: Affine) -> torch.Tensor:
         if geometry is None:

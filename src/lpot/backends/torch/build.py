@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import nn
 
 from lpot.backends.torch import halves
+from lpot.backends.torch.calls.serve import release
 from lpot.backends.torch.kernels import Affine, candidates
 from lpot.backends.torch.kernels.choose import choose_dynamic
 from lpot.backends.torch.kinds import Layer
@@ -82,6 +83,7 @@ class _Builder:
             if self.prepared.is_gone(key.name):
                 continue
             layer = self._layer(key)
+            config = self._served(layer, config)
             module = self._module(layer, config)
             if module is None:
                 continue
@@ -95,6 +97,8 @@ class _Builder:
             substitutes[id(self.prepared.names[name])] = self.prepared.scaled(name, smooth)
         root = self.prepared.fresh(substitutes)
         release_fastpath(root, self.prepared.encoders, changed)
+        made = set(map(id, changed.values()))
+        release(root, lambda layer: id(layer) in made)
         return Built(root, self.skipped, self._programs(root, changed), tuple(folded))
 
     def _layer(self, key: OpKey) -> Layer:
@@ -106,6 +110,12 @@ class _Builder:
                 + did_you_mean(key.name, self.prepared.layers),
             )
         return layer
+
+    def _served(self, layer: Layer, config: OpConfig) -> OpConfig:
+        """A linear whose calls differ too much for one range takes each call's own."""
+        static = config.mode == "static" and not config.is_float
+        unlike = static and self.ranges is not None and self.ranges.is_unlike(layer.name)
+        return replace(config, mode="dynamic") if unlike and layer.spec.dynamic else config
 
     def _norm(self, layer: Layer, config: OpConfig) -> str | None:
         """The batch norm that goes into the op."""

@@ -81,6 +81,8 @@ class Cloner:
             # Hooks, caches, counters: what the copy puts there must not reach the original.
             if type(value) in _OWN and name not in _CONTAINERS:
                 fields[name] = value.copy()
+            elif type(value) is torch.Tensor and value.is_leaf:
+                fields[name] = _own(value)  # a state that forward may change in place
         twin.__dict__ = fields
         return twin
 

@@ -28,7 +28,10 @@ def to_tensor(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return type(value)(map(to_tensor, value)) if type(value) in (list, tuple) else value
     if isinstance(value, Mapping):
-        return {name: to_tensor(item) for name, item in value.items()}
+        made = {name: to_tensor(item) for name, item in value.items()}
+        # An encoding or the like stays what it is: forward may read its attributes.
+        same = all(made[name] is item for name, item in value.items())
+        return value if same and type(value) is not dict else made
     return value
 
 
@@ -165,7 +168,9 @@ def drawn(example: Example | None) -> Inputs | None:
 
 def _draw(name: str, dtype: torch.dtype, shape: list[int]) -> torch.Tensor:
     if dtype.is_floating_point:
-        return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(dtype)
+        return torch.randn(
+            shape, generator=torch.Generator().manual_seed(0), dtype=torch.float32
+        ).to(dtype)
     return torch.ones(shape, dtype=dtype) if "mask" in name else torch.zeros(shape, dtype=dtype)
 
 

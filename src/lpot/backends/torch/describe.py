@@ -10,7 +10,8 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.build import build
-from lpot.backends.torch.dtypes import FLOAT32, copied, dtype_of, private
+from lpot.backends.torch.calls.serve import give_routes, hidden_names, saved_routes
+from lpot.backends.torch.dtypes import FLOAT32, NARROW, copied, dtype_of, private
 from lpot.backends.torch.halves import names_stored
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.codes import has_codes
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from lpot.backends.torch import TorchBackend
 
 FORMAT = 1
-NARROW = (torch.float16, torch.bfloat16)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,9 @@ def describe(model: TorchModel) -> Described:
         "dtype": dtype_of(model.native),
         "example": model.example,
     }
+    functions = {} if model.origin is None else saved_routes(model.origin.root)
+    if functions:
+        facts["functions"] = functions
     if model.shape is not None:
         facts["pruned"] = model.shape.to_json()
     return Described(tensors, facts)
@@ -107,7 +110,9 @@ def rebuild(
     architecture = copied(module)
     if shape is not None:
         reshape(architecture, shape)
-    prepared = Prepared(private(architecture, str(facts.get("dtype", FLOAT32))))
+    root = private(architecture, str(facts.get("dtype", FLOAT32)))
+    give_routes(root, facts.get("functions", {}))
+    prepared = Prepared(root)
     try:
         recipe = Recipe.from_json(facts["recipe"]) if facts["recipe"] is not None else None
         ranges = Stored(prepared, facts)
@@ -152,13 +157,14 @@ def _fill(
 ) -> None:
     """Float tensors into the architecture; int8 ops and folded batch norms have none."""
     inside = tuple(f"{name}." if name else "" for name in _all_names(root, facts))
+    hidden = hidden_names(facts.get("functions", {}), facts["ops"])
     wide = {name for name, tensor in tensors.items() if tensor.dtype not in NARROW}
     with torch.no_grad():
         # Of a weight that is shared, the copy that was not rounded counts.
         for name, target in sorted(state(root).items(), key=lambda item: item[0] in wide):
             given = tensors.get(name)
             if given is None:
-                if inside and name.startswith(inside):
+                if (inside and name.startswith(inside)) or name in hidden:
                     continue
                 raise UnsupportedModel(
                     f"{where}: holds no tensor {name!r}, which {type(root).__name__} needs: "
@@ -206,7 +212,8 @@ def _give_weights(
         if config.is_float or config.weight is None or layer is None or key.name not in ranges.ops:
             continue
         chain = chains.get(key.name)
-        norm = chain.norm if chain is not None and config.mode == "static" else None
+        static = config.mode == "static" and not ranges.is_unlike(key.name)
+        norm = chain.norm if chain is not None and static else None
         parts = _parts(layer, config.weight, key.name, tensors)
         prepared.give_weights(layer, config.weight, norm, parts)
 
@@ -251,6 +258,9 @@ class Stored:
 
     def why_not(self, op: str) -> str:
         return self.why_never(op)
+
+    def is_unlike(self, op: str) -> bool:
+        return "inlet" not in self.ops.get(op, ("inlet",))
 
     def inlet(self, op: str, config: TensorConfig) -> Affine:
         raw = self.ops[op]["inlet"]

@@ -23,6 +23,7 @@ _WeightNorm: Any = importlib.import_module("torch.nn.utils.weight_norm").WeightN
 logger = logging.getLogger(__name__)
 
 FLOAT32 = "float32"
+NARROW = (torch.float16, torch.bfloat16)
 _MARK = "_lpot_dtype"  # on the root of a model whose user computes in another dtype
 
 
@@ -68,11 +69,24 @@ def private(module: nn.Module, dtype: str | None = None) -> nn.Module:
             own,
             own,
         )
-    module.float()
+    _widen_weights(module)
     module.eval()  # whose own train() may forget to return it
     if own != FLOAT32:
         setattr(module, _MARK, own)
     return module
+
+
+def _widen_weights(module: nn.Module) -> None:
+    """To float32; but layers that are in 16 bits amid others in float32 stay so, for the forward
+    around them casts by hand."""
+    parameters = [tensor for tensor in module.parameters() if tensor.is_floating_point()]
+    narrow = sum(tensor.numel() for tensor in parameters if tensor.dtype in NARROW)
+    if not narrow or 2 * narrow >= sum(tensor.numel() for tensor in parameters):
+        module.float()
+        return
+    for part in module.modules():
+        if not any(tensor.dtype in NARROW for tensor in part.parameters(recurse=False)):
+            part._apply(_float, recurse=False)
 
 
 def _own_dtype(module: nn.Module) -> str:

@@ -13,17 +13,23 @@ import torch
 from torch import nn
 from torch.utils import _pytree as pytree
 
+from lpot.backends.torch.calls.serve import settle as settle_calls
 from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.data import arguments, drawn, to_tensor
 from lpot.backends.torch.kernels.decomposed import decomposed_ops
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.base import StandIn
+from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.modules.spelled import Side, Speller, spell
 from lpot.backends.torch.program import Program
 from lpot.core.batch import Inputs
 from lpot.core.errors import BackendUnavailable, ConfigError, DataError, UnsupportedModel
+from lpot.core.tune import guarded
 
 # What torch.export and the ONNX exporter raise on models that they can't read.
+logger = logging.getLogger(__name__)
+
 _EXPORT_ERRORS = (RuntimeError, TypeError, ValueError, AttributeError, LookupError, AssertionError)
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _LONGEST = 600
@@ -110,12 +116,15 @@ def spelled_out(native: nn.Module, speller: Speller) -> nn.Module:
     changed = {
         id(module): spell(module, speller)
         for module in native.modules()
-        if isinstance(module, LowModule)
+        if isinstance(module, LowModule | HalfModule)
     }
     copy = Cloner(native)(changed)
     for module in copy.modules():
+        if isinstance(module, StandIn):
+            module.settle()
         if isinstance(module.__dict__.get("forward"), Program):
             del module.__dict__["forward"]
+    settle_calls(copy)
     return copy
 
 
@@ -138,7 +147,51 @@ def _write_onnx(
         verbose=False,
     )
     name_axes(program.model, _open_axes(positional, named))
+    _widen(program.model)
     program.save(str(path))
+    check_opens(path)
+
+
+def _widen(model: Any) -> None:
+    """bfloat16 (of autocast, of casts) becomes float32: ONNX Runtime computes next to nothing in
+    it."""
+    ir: Any = importlib.import_module("onnx_ir")
+    narrow, wide = ir.DataType.BFLOAT16, ir.DataType.FLOAT
+
+    def widened(tensor: Any) -> Any:
+        return ir.tensor(tensor.numpy().astype("float32"), name=tensor.name)
+
+    values = [*model.graph.inputs, *model.graph.initializers.values()]
+    for node in model.graph.all_nodes():
+        values += node.outputs
+        for name, held in list(node.attributes.items()):
+            if held.type == ir.AttributeType.INT and name in ("to", "dtype"):
+                if held.value == narrow:
+                    node.attributes[name] = ir.AttrInt64(name, int(wide))
+            elif held.type == ir.AttributeType.TENSOR and held.value.dtype == narrow:
+                node.attributes[name] = ir.AttrTensor(name, widened(held.value))
+    for value in values:
+        if value.dtype == narrow:
+            value.dtype = wide
+            if value.const_value is not None:
+                value.const_value = widened(value.const_value)
+
+
+def check_opens(path: Path) -> None:
+    """An export is done when a runtime has opened it, where there is one."""
+    try:
+        runtime: Any = importlib.import_module("onnxruntime")
+    except ImportError:
+        logger.info("%s was not opened to check it: onnxruntime is not installed", path)
+        return
+    providers = ["CPUExecutionProvider"]
+    opened = guarded(lambda: runtime.InferenceSession(str(path), providers=providers))
+    if isinstance(opened, Exception):
+        for file in (path, path.with_name(f"{path.name}.data")):
+            file.unlink(missing_ok=True)
+        raise UnsupportedModel(
+            f"{path.name} can't be opened by ONNX Runtime, so it was removed: {_reason(opened)}"
+        ) from opened
 
 
 def _write_pt2(
@@ -151,6 +204,7 @@ def _write_pt2(
         dynamic_shapes=_dynamic(positional, named),
     )
     torch.export.save(program, str(path))
+    torch.export.load(str(path))
 
 
 def _dynamic(positional: tuple[Any, ...], named: Mapping[str, Any]) -> Any:

@@ -55,6 +55,7 @@ def layered(source: Any) -> nn.Module:
     """The program as a module of layers, which share its parameters."""
     flat = source.module() if isinstance(source, torch.export.ExportedProgram) else source
     graph = copy.deepcopy(flat.graph)
+    _recompose(graph)
     layers = _Layers(flat)
     for node in list(graph.nodes):
         if node.op == "call_module" and _is_check(flat.get_submodule(str(node.target))):
@@ -73,6 +74,36 @@ def layered(source: Any) -> nn.Module:
     made._in_spec, made._out_spec = flat._in_spec, flat._out_spec
     module: nn.Module = made.eval()
     return module
+
+
+def _recompose(graph: fx.Graph) -> None:
+    """What `run_decompositions` took apart: products with a turned weight, convolutions."""
+    for node in list(graph.nodes):
+        if node.target is _aten.convolution.default:
+            x, weight, bias, stride, padding, dilation, turned, out, groups = node.args
+            dims = len(stride)
+            kind = getattr(_aten, f"conv{'_transpose' if turned else ''}{dims}d")
+            more = (out, groups, dilation) if turned else (dilation, groups)
+            node.args = (x, weight, bias, stride, padding, *more)
+            node.target = kind.input if turned and dims > 1 else kind.default
+        elif node.target in (_aten.addmm.default, _aten.mm.default) and not node.kwargs:
+            bias, x, turned = (None, *node.args)[-3:]
+            weight = _unturned(turned)
+            if weight is not None:
+                node.target, node.args = _aten.linear.default, (x, weight, bias)
+                if not turned.users:
+                    graph.erase_node(turned)
+
+
+def _unturned(node: Any) -> fx.Node | None:
+    """The weight of which this is the transpose."""
+    if not isinstance(node, fx.Node) or node.kwargs:
+        return None
+    swaps = node.target is _aten.t.default or (
+        node.target is _aten.permute.default and list(node.args[1]) == [1, 0]
+    )
+    weight = node.args[0] if swaps else None
+    return weight if isinstance(weight, fx.Node) and weight.op == "get_attr" else None
 
 
 def _is_check(module: nn.Module) -> bool:

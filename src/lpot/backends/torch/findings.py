@@ -13,16 +13,21 @@ NO_KERNEL_HERE = "none"  # among the executors that were chosen
 
 @dataclass(frozen=True)
 class Findings:
-    """`leaders`: op → the first that read the same tensor; `norms`: op → the norm before it."""
+    """`leaders`: op → the first that read the same tensor; `norms`: op → the norm before it.
+
+    `shown`: what a batch looks like, where the model's ops were found by running one.
+    """
 
     ran: frozenset[str] = frozenset()
     trusted: frozenset[str] = frozenset()  # captured parts that compute what the original does
     uneven: frozenset[str] = frozenset()  # sums of tensors of different shapes
     estranged: frozenset[str] = frozenset()  # ops called in a way that no kernel can serve
+    unlike: frozenset[str] = frozenset()  # ops with calls of very different ranges
     viewed: frozenset[str] = frozenset()  # convolutions whose output must lie as FP32's does
     kernels: Mapping[str, str] = field(default_factory=dict)
     norms: Mapping[str, str] = field(default_factory=dict)
     leaders: Mapping[str, str] = field(default_factory=dict)
+    shown: Mapping[str, str] = field(default_factory=dict)
 
     def named(self) -> Named:
         """As observations keep it."""
@@ -32,7 +37,7 @@ class Findings:
     @classmethod
     def of(cls, observations: Observations) -> Findings:
         own: Mapping[str, Any] = observations.own
-        sets = ("ran", "trusted", "uneven", "estranged", "viewed")
+        sets = ("ran", "trusted", "uneven", "estranged", "viewed", "unlike")
         given: dict[str, Any] = {n: frozenset(own.get(n, ())) for n in sets}
-        given |= {n: dict(own.get(n, {})) for n in ("kernels", "norms", "leaders")}
+        given |= {n: dict(own.get(n, {})) for n in ("kernels", "norms", "leaders", "shown")}
         return cls(**given)

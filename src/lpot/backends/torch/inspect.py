@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lpot.backends.torch.abilities import activation_bits, choices
-from lpot.backends.torch.kinds import is_own_layer
+from lpot.backends.torch.kinds import has_products
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.backends.torch.prepare import Prepared
 from lpot.core.backend import Approach, Target
@@ -21,7 +21,24 @@ def inspect(prepared: Prepared, approach: Approach, target: Target) -> Capabilit
     found.update({key: OpInfo(key, reason=reason) for key, reason in prepared.others.items()})
     order = {name: number for number, name in enumerate(prepared.names)}
     ops = dict(sorted(found.items(), key=lambda item: order[item[0].name]))
-    return Capability(ops, tuple(_notes(prepared, approach, target)))
+    return Capability(ops, tuple(_notes(prepared, approach, target)), left=_left(prepared))
+
+
+def _left(prepared: Prepared) -> str:
+    """Layers with weights that no search can change: how many, why, what to do."""
+    why: dict[str, list[str]] = {}
+    for key, reason in prepared.others.items():
+        if has_products(prepared.names[key.name]):
+            why.setdefault(reason, []).append(key.name)
+    if not why:
+        return ""
+    count = sum(map(len, why.values()))
+    whole = count + len(prepared.layers)
+    told = "; ".join(
+        f"{len(names)} ({names[0]}{', …' if names[1:] else ''}): {reason}"
+        for reason, names in sorted(why.items(), key=lambda item: -len(item[1]))
+    )
+    return f"{count} of {whole} layers with weights. {told}"
 
 
 def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
@@ -37,13 +54,9 @@ def _notes(prepared: Prepared, approach: Approach, target: Target) -> list[str]:
         lively = sum(not layer.spec.static for layer in prepared.layers.values())
         if lively:
             notes.append(f"{lively} op(s) have no static kernel and need no calibration")
-    own = [key.name for key in prepared.others if is_own_layer(prepared.names[key.name])]
-    if own:
-        named = own[0] + (", …" if own[1:] else "")
-        notes.append(
-            f"{len(own)} layer(s) of custom classes stay in FP32 ({named}): if they wrap a plain "
-            "torch layer, that one can be INT8"
-        )
+    left = _left(prepared)
+    if left:
+        notes.append(f"stays in FP32: {left}")
     captured = [
         part.name or "the whole model" for part in prepared.captures if _joins(prepared, part)
     ]

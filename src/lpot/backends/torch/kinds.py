@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import nn
 from torch.jit import ScriptModule
 
@@ -31,6 +32,8 @@ _CONV = OpSpec("conv", static=True)
 _CONV_TRANSPOSE = OpSpec("conv", axis=1, static=True, per_channel=False)
 _LOOKUP = OpSpec("embedding", dynamic=True)
 _RECURRENT = OpSpec("recurrent", dynamic=True)
+
+CALLS = "_lpot_calls"  # where a module keeps which of its calls are layers
 
 SPECS: Mapping[type[nn.Module], OpSpec] = {
     nn.Linear: _LINEAR,
@@ -109,6 +112,11 @@ def is_frozen_norm(module: nn.Module) -> bool:
     )
 
 
+def is_op(module: nn.Module) -> bool:
+    """Is it one op, whatever it calls inside?"""
+    return isinstance(_spec(module), OpSpec) or type(module) in SPECS or is_fused(module)
+
+
 def find(root: nn.Module) -> tuple[dict[str, Layer], dict[OpKey, str]]:
     """The ops of a model by name, and the leaf modules that can't be low with the reason."""
     layers: dict[str, Layer] = {}
@@ -149,6 +157,8 @@ def _recognise(key: OpKey, module: nn.Module) -> Layer | str:
         return "compiled by TorchScript: its layers can't be replaced"
     if is_fused(module):
         return _fused(key, module)
+    if module.__dict__.get(CALLS):
+        return ""  # its calls are ops
     spec = _spec(module)
     if isinstance(spec, OpSpec):
         return Layer(key, spec, module)
@@ -157,7 +167,13 @@ def _recognise(key: OpKey, module: nn.Module) -> Layer | str:
     if not any(True for _ in module.children()):
         return _why_not(module)
     large = [name for name, item in module._parameters.items() if _is_large(item)]
-    return f"{', '.join(large)}: used by a custom forward, not by a torch layer" if large else ""
+    return f"{', '.join(large)}: {_UNSEEN}" if large else ""
+
+
+_UNSEEN = (
+    "its forward uses the weight in a way that no INT8 layer serves (or that no calibration data "
+    "showed): a product by nn.Linear or F.linear can be INT8"
+)
 
 
 def _is_large(parameter: nn.Parameter | None) -> bool:
@@ -174,13 +190,26 @@ def _spec(module: nn.Module) -> OpSpec | str:
         if found is None:
             return ""
         base, spec = found, SPECS[found]
-    if kind.forward is not base.forward or "forward" in module.__dict__:
-        return f"{kind.__name__} is a {base.__name__} with a custom forward"
+    if _differs(module, kind, base):
+        return (
+            f"{kind.__name__} is a {base.__name__} with a custom forward in which no product with "
+            "its weight was seen (calibration data show such calls)"
+        )
     if module._forward_hooks or module._forward_pre_hooks:
-        return "it has forward hooks, which a replacement would lose"
+        return (
+            "it has forward hooks, which a replacement would lose: remove them while tuning, or "
+            "put them on the module around it"
+        )
     if kind.__module__.startswith("torch.ao.nn.qat"):
         return "it is already prepared for quantization-aware training"
     return _limits(module, spec)
+
+
+def _differs(module: nn.Module, kind: type, base: type) -> bool:
+    """Does it compute something of its own? Convolutions have a second place for that."""
+    places = ("forward", "_conv_forward", "__call__")
+    changed = any(getattr(kind, name, None) is not getattr(base, name, None) for name in places)
+    return changed or "forward" in module.__dict__
 
 
 def _limits(module: nn.Module, spec: OpSpec) -> OpSpec | str:
@@ -199,6 +228,8 @@ def _limits(module: nn.Module, spec: OpSpec) -> OpSpec | str:
     weight = getattr(module, "weight", None)
     if weight is not None and (weight.numel() == 0 or weight.is_meta):
         return "its weight is empty"
+    if weight is not None and weight.dtype in (torch.float16, torch.bfloat16):
+        return "it is in 16 bits amid layers in float32: it is left as it is"
     return spec
 
 
@@ -227,11 +258,14 @@ def _why_not(module: nn.Module) -> str:
     if type(module).__module__.startswith("torch.ao.nn"):
         return "already quantized or prepared for it"
     if any(True for _ in module.parameters(recurse=False)):
-        return f"no INT8 kernel for {kind}"
+        large = any(map(_is_large, module._parameters.values()))
+        return f"{kind}: {_UNSEEN}" if large else f"no INT8 kernel for {kind}"
     return "no weights: cheap, stays FP32"
 
 
-def is_own_layer(module: nn.Module) -> bool:
-    """A layer of a class that inherits from one of torch's."""
-    inherits = isinstance(module, nn.Linear | nn.modules.conv._ConvNd)
-    return inherits and not type(module).__module__.startswith("torch.")
+def has_products(module: nn.Module) -> bool:
+    """Does it hold a matrix or a kernel, whatever it does with it? Norms and lookups do not."""
+    if isinstance(module, (*_NORMS, nn.Embedding, nn.EmbeddingBag)):
+        return False
+    inherits = any(cls in SPECS for cls in type(module).__mro__)
+    return inherits or any(_is_large(parameter) for parameter in module._parameters.values())

@@ -13,10 +13,11 @@ import torch
 from torch import fx, nn
 
 from lpot.backends.torch.abilities import activation_bits
+from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.describe import FORMAT, Described
 from lpot.backends.torch.kernels.codes import is_coded, weight_parts
 from lpot.backends.torch.kinds import Layer, is_fused
-from lpot.backends.torch.passes.capture_graph import TRACE_ERRORS
+from lpot.backends.torch.passes.trace_calls import TRACE_ERRORS, Tracer
 from lpot.backends.torch.prepare import Prepared
 from lpot.core.errors import UnsupportedModel, a_kind
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
@@ -151,7 +152,7 @@ def _sources(node: fx.Node, state: Mapping[str, Any]) -> Iterator[str]:
         stack += fresh
 
 
-class _Tracer(fx.Tracer):  # type: ignore[misc]
+class _Tracer(Tracer):
     """Stops at everything that the file may hold a range of."""
 
     def __init__(self, state: Mapping[str, Any]) -> None:
@@ -165,7 +166,7 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
 
 def _flow(module: nn.Module, state: Mapping[str, Any], where: str) -> fx.Graph:
     try:
-        return _Tracer(state).trace(module)
+        return _Tracer(state).trace(Cloner(module)())
     except TRACE_ERRORS as error:
         raise UnsupportedModel(
             f"{where}: the data flow of {type(module).__name__} can't be read ({error}), and "

@@ -62,6 +62,7 @@ class TorchModel(Model):
         probe: Inputs | None = None,
         rounding: Mapping[str, Any] | None = None,
         example: Example | None = None,
+        remake: Callable[[], nn.Module] | None = None,
     ) -> None:
         self.backend = backend
         self.prepared = prepared
@@ -70,6 +71,7 @@ class TorchModel(Model):
         self.captured = dict(captured or {})  # parts that keep int8 between their ops, and how
         self.folded = folded  # batch norms that went into their convolutions
         self.origin = origin  # the prepared it was built in
+        self.remake = remake  # the same once more, as it was before anybody ran it
         self.probe = probe  # one batch of inputs, to verify what is saved
         self.example = example or sketch(probe)  # what such a batch looks like
         # How a model that was trained with rounding was rounded: op → axis, bits, weight's bits.

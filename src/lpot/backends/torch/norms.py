@@ -58,7 +58,7 @@ def confirmed(prepared: Prepared, readers: Mapping[str, str], inputs: Inputs) ->
 
 def _factors(norm: nn.Module) -> torch.Tensor:
     """Powers of two, to try what scaling does."""
-    return 2.0 ** (torch.arange(len(norm.weight)) % 3)
+    return 2.0 ** (torch.arange(len(norm.weight), dtype=torch.float32) % 3)
 
 
 def _dividing(factors: torch.Tensor) -> Callable[..., Any]:

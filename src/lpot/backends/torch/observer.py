@@ -123,10 +123,12 @@ class Observer:
                 frozenset(trusted),
                 frozenset(tally.uneven),
                 frozenset(tally.estranged),
+                frozenset(tally.unlike),
                 self._viewed,
                 {name: self._kernel(name, shape) for name, shape in tally.shapes.items()},
                 self._norm_readers(),
                 dict(self._channels.leaders),
+                self._prepared.shown(probe),
             ).named(),
         )
 

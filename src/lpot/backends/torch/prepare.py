@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
@@ -10,8 +11,12 @@ from functools import cached_property
 import torch
 from torch import nn
 
+from lpot.backends.torch.calls.find import find_calls
+from lpot.backends.torch.calls.serve import release, route, routes_of
 from lpot.backends.torch.clone import Cloner
+from lpot.backends.torch.data import drawn, sketch
 from lpot.backends.torch.dtypes import speak
+from lpot.backends.torch.findings import Findings
 from lpot.backends.torch.kinds import Layer, find
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.recurrent import weight_names
@@ -28,8 +33,10 @@ from lpot.backends.torch.prune.cut import Skip
 from lpot.backends.torch.prune.merge import Merged
 from lpot.backends.torch.streams import find_streams
 from lpot.backends.torch.weights import Weights, quantize_layer, quantize_tensor
+from lpot.core.batch import Inputs
+from lpot.core.numerics.observations import Observations
 from lpot.core.ptq.streams import Stream
-from lpot.core.recipe import TensorConfig
+from lpot.core.recipe import Recipe, TensorConfig
 
 logger = logging.getLogger(__name__)
 
@@ -153,8 +160,34 @@ class Prepared:
         """A new copy of the FP32 model, some of its modules replaced."""
         self._guard()
         root = self._cloner(substitutes)
+        route(root)
         speak(root)
         return root
+
+    def plain(self) -> nn.Module:
+        """A new copy that computes as the user wrote it, no function made a layer."""
+        root = self.fresh()
+        release(root, lambda layer: False)
+        return root
+
+    def acquainted(self, inputs: Inputs) -> Prepared:
+        """The same model, in which the functions that a batch comes through are layers."""
+        root = self._cloner()
+        return Prepared(root, self._given, self.rounding) if find_calls(root, inputs) else self
+
+    def shown(self, probe: tuple[Inputs, ...]) -> dict[str, str]:
+        """What a batch looks like that shows which functions are layers, if any are."""
+        has_calls = any(routes_of(module) for module in self.names.values())
+        return {"batch": json.dumps(sketch(probe[0]))} if has_calls and probe else {}
+
+    def completed(self, recipe: Recipe, observations: Observations) -> Prepared:
+        """With the ops of a recipe that a batch showed where the model was tuned: whoever loads it
+        elsewhere may have no data."""
+        if all(key.name in self.layers or self.is_gone(key.name) for key in recipe.ops):
+            return self
+        shown = Findings.of(observations).shown.get("batch", "null")
+        inputs = observations.probe[0] if observations.probe else drawn(json.loads(shown))
+        return self if inputs is None else self.acquainted(inputs)
 
     def gap(self, norm: str) -> nn.Module:
         """What stands where a batch norm was; one object per place serves all trials."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from lpot.backends.torch.modules.base import PICKLE
+from lpot.backends.torch.modules.base import PICKLE, refuse_tracing
 from lpot.backends.torch.passes.capture_graph import Capture
 from lpot.core.errors import UnsupportedModel
 
@@ -84,6 +84,7 @@ class Program:
         inputs = self.bind(args, kwargs)
         if inputs is None:
             return type(self.module).forward(self.module, *args, **kwargs)
+        refuse_tracing(inputs)
         values = self.values.copy()
         values[: len(inputs)] = inputs
         for step in self.steps:

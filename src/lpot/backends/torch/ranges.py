@@ -31,6 +31,10 @@ ESTRANGED = (
     "it runs under vmap, on nested tensors or with parameters passed by the caller, for which "
     "there is no INT8 kernel: it stays in FP32"
 )
+UNLIKE = (
+    "it is called several times with inputs of very different ranges, which one scale does not "
+    "suit: it stays in FP32"
+)
 TOO_SMALL = "its input is too small for INT8 (below 1e-16 everywhere): it stays in FP32"
 
 
@@ -66,6 +70,10 @@ class Ranges(Protocol):
         """Why an op can't be static INT8; empty where it can."""
         ...
 
+    def is_unlike(self, op: str) -> bool:
+        """Do an op's calls have inputs of very different ranges, so that each needs its own?"""
+        ...
+
     def inlet(self, op: str, config: TensorConfig) -> Affine: ...
 
     def outlet(self, op: str, config: TensorConfig) -> Affine | None:
@@ -95,6 +103,7 @@ class Observed:
         self._known: dict[tuple[str, TensorConfig, int | None], Affine] = {}
         findings = Findings.of(observations)
         self._uneven, self._kernels = findings.uneven, findings.kernels
+        self._ran, self._unlike = findings.ran, findings.unlike
         self._estranged, self.viewed = findings.estranged, findings.viewed
         self.trusted, self.factors = findings.trusted, observations.factors
         self._channels = seen_channels(observations)
@@ -103,9 +112,16 @@ class Observed:
         self.shapes = observations.shapes  # of an op's input, in the first calibration batch
 
     def why_never(self, op: str) -> str:
-        return ESTRANGED if op in self._estranged else ""
+        if op in self._estranged:
+            return ESTRANGED
+        return "" if op in self._ran else NEVER_RAN
+
+    def is_unlike(self, op: str) -> bool:
+        return op in self._unlike
 
     def why_not(self, op: str) -> str:
+        if op in self._unlike:
+            return UNLIKE
         if inlet_name(op) not in self._stats:
             return NEVER_RAN
         stats = self._stats[inlet_name(op)]

@@ -10,6 +10,7 @@ import importlib
 import json
 import logging
 import secrets
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from lpot.backends.torch.describe import Described, describe, rebuild
 from lpot.backends.torch.hub import guard_of, is_transformers, write_config
 from lpot.backends.torch.load import empty_module
 from lpot.backends.torch.model import TorchModel
+from lpot.backends.torch.run import run
 from lpot.core.batch import Inputs
 from lpot.core.cpu import overflow_of
 from lpot.core.errors import BackendUnavailable, SaveError, UnsupportedModel, WorkspaceError
@@ -54,6 +56,7 @@ class _Facts:
     folded: list[str]
     aliases: dict[str, str] = field(default_factory=dict)
     guard: str | None = None
+    functions: dict[str, list[Any]] = field(default_factory=dict)
     example: list[tuple[str | None, str, list[int]]] | None = None
 
 
@@ -97,26 +100,35 @@ def write(described: Described, native: nn.Module, folder: Path) -> None:
 
 
 def _verify(model: TorchModel, draft: Path) -> None:
-    """Make the model again from what was written and compare outputs, bit for bit."""
-    if model.probe is None or model.origin is None:
+    """Make the model again from what was written and compare outputs, bit for bit.
+
+    Both are as new: a module may keep what it last saw in plain attributes, which no file has.
+    """
+    if model.probe is None or model.origin is None or model.remake is None:
         return
-    again = read(model.backend, draft, model.origin.root)
-    expected, found = (_run_seeded(one, model.probe) for one in (model, again))
-    same = len(expected) == len(found) and all(map(_equal, expected, found))
-    if not same:
+    inputs, remake, root = model.probe, model.remake, model.origin.root
+
+    def same(outputs: Callable[[nn.Module, Inputs], list[np.ndarray]]) -> bool:
+        saved = read(model.backend, draft, root).native
+        expected, found = (outputs(one, inputs) for one in (remake(), saved))
+        return len(expected) == len(found) and all(map(_equal, expected, found))
+
+    if not same(run) and not same(_run_seeded):
         raise SaveError(
             "the saved model and the one in memory give different outputs, so it was not kept. "
-            "Does its forward draw random numbers from a source other than torch? If not, please "
-            "report this with the model"
+            "Does its forward draw random numbers from a source other than torch, or keep what it "
+            "saw outside of the module? If not, please report this with the model"
         )
 
 
-def _run_seeded(model: TorchModel, inputs: Inputs) -> list[np.ndarray]:
-    """A forward may draw random numbers (masked autoencoders do): the same ones each time here."""
+def _run_seeded(native: nn.Module, inputs: Inputs) -> list[np.ndarray]:
+    """A forward may draw random numbers (masked autoencoders do): the same ones each time here.
+
+    The whole process gets these, so others are tried only where the first outputs differ.
+    """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        outputs: list[np.ndarray] = model.backend.run(model, inputs)
-    return outputs
+        return run(native, inputs)
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:

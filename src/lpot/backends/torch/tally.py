@@ -10,6 +10,8 @@ import torch
 from lpot.backends.torch.ranges import inlet_name
 from lpot.core.numerics.rounding import TensorStats
 
+MOST_CALLS = 64  # of one op in one batch, told apart
+UNLIKE = 4.0  # two bits are lost
 SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
 
 
@@ -22,13 +24,31 @@ class Tally:
         self.uneven: set[str] = set()  # sums of tensors of different shapes
         self.estranged: set[str] = set()  # ops called in a way that no kernel can serve
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.widths: dict[str, list[float]] = {}  # of an op's input, the widest of each call
+        self._calls: dict[str, int] = {}  # in this batch
         self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
 
     def see_inlet(self, op: str, value: Any) -> None:
         """The input of an op with static ranges."""
         self.add(inlet_name(op), value)
+        if self._last is not None and self._last[0] is value:
+            self._measure(op, self._last[4] - self._last[3])
         if isinstance(value, torch.Tensor):
             self.shapes.setdefault(op, tuple(value.shape))
+
+    def _measure(self, op: str, width: float) -> None:
+        number = self._calls.get(op, 0)
+        self._calls[op] = number + 1
+        widths = self.widths.setdefault(op, [])
+        if number == len(widths) < MOST_CALLS:
+            widths.append(width)
+        elif number < len(widths):
+            widths[number] = max(widths[number], width)
+
+    @property
+    def unlike(self) -> set[str]:
+        """Ops whose calls have inputs of so different ranges that one scale does not suit all."""
+        return {op for op, all_ in self.widths.items() if max(all_) > UNLIKE * min(all_)}
 
     def add(self, name: str, value: Any) -> None:
         if (
@@ -49,6 +69,7 @@ class Tally:
 
     def forget(self) -> None:
         """Let go of the batch's tensors."""
+        self._calls.clear()
         self._last = None
 
 

@@ -115,7 +115,7 @@ def _fold(
 
 def _measured_gain(norm: nn.Module) -> torch.Tensor:
     """DETR's frozen norms have a number in their forward: what they do to 1 tells it."""
-    ones = torch.ones(1, len(norm.running_mean), 1, 1)
+    ones = torch.ones(1, len(norm.running_mean), 1, 1, dtype=torch.float32)
     with torch.no_grad():
         gain: torch.Tensor = (norm(ones) - norm(torch.zeros_like(ones))).flatten().double()
     return gain

@@ -50,6 +50,7 @@ class Result:
         default_factory=dict
     )  # how many ops run in which precision
     float_ops: tuple[str, ...] = ()  # ops that could be low precision and run in FP32
+    left: str = ""  # layers that can't be low precision for the way they are written: what to do
     notes: tuple[str, ...] = ()
     path: Path | None = None
     workspace: Path | None = None

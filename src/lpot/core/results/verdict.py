@@ -66,6 +66,8 @@ def rows(result: Result) -> Iterator[tuple[str, str]]:
         )
     yield "ops", words.precisions(result.precisions)
     yield "kept in FP32", _float_ops(result)
+    if result.left:
+        yield "never INT8", result.left
     for index, note in enumerate(result.notes):
         yield ("" if index else "notes"), note
     yield from _places(result)

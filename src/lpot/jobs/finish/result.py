@@ -90,6 +90,7 @@ def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Re
         sizes=(job.model.nbytes, model.nbytes),
         precisions=precisions(job, model),
         float_ops=float_ops(job, model),
+        left=job.capability.left,
         path=_on_disk(job, model),
         workspace=job.workspace.folder,
         runtime=runtime_of(job.backend),

@@ -81,6 +81,12 @@ def how_far(job: Job, model: Model, observations: Observations | None) -> str:
         [job.backend.run(one, inputs) for inputs in probe] for one in (job.model, model)
     )
     share = math.sqrt(mean_distance(exact, found))
+    if not math.isfinite(share):
+        return (
+            "on calibration data its outputs are not FP32's: some are NaN or infinite, of another "
+            "shape, or not 0 where FP32 gives 0; give an evaluate function or a metric to search "
+            "with"
+        )
     told = f"on calibration data its outputs are off by {share:.2%} of FP32's (root mean square)"
     if share > FAR:
         return f"far from FP32: {told}; give an evaluate function or a metric to search with"

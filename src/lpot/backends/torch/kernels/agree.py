@@ -97,8 +97,8 @@ def draw(call: Call) -> Weights:
     """Weights of all sizes, for a comparison."""
     values = (_random(call.weight, 255) - 127).to(torch.int8)
     count = 1 if call.axis is None else call.weight[call.axis]
-    scale = 0.004 + 0.004 * torch.rand(count, generator=torch.Generator().manual_seed(1))
-    bias = torch.randn(call.channels, generator=torch.Generator().manual_seed(2))
+    scale = 0.004 + 0.004 * noise((count,), seed=1)
+    bias = 2 * noise((call.channels,), seed=2) - 1
     return Weights(values, scale, call.axis, bias)
 
 
@@ -119,6 +119,12 @@ def _can_sum(kernel: str, call: Call) -> bool:
     shape = call.geometry
     fits = shape is not None and shape.dims == 2 and not shape.transposed
     return call.inside and fits and kernel in ("onednn", "onednn_float")
+
+
+def noise(shape: tuple[int, ...], seed: int = 0) -> torch.Tensor:
+    """Between 0 and 1; the user's own random numbers go on as if nothing had been drawn."""
+    draw = torch.Generator().manual_seed(seed)
+    return torch.rand(shape, generator=draw, dtype=torch.float32)
 
 
 def _random(shape: tuple[int, ...], levels: int) -> torch.Tensor:

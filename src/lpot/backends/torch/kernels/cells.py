@@ -43,4 +43,8 @@ def _pack(ih: Weights, hh: Weights, engine: EngineKernel, reduced: bool) -> Any:
 
 
 def _bias(weights: Weights) -> torch.Tensor:
-    return torch.zeros(weights.values.shape[0]) if weights.bias is None else weights.bias
+    return (
+        torch.zeros(weights.values.shape[0], dtype=torch.float32)
+        if weights.bias is None
+        else weights.bias
+    )

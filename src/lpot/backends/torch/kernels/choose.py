@@ -16,7 +16,7 @@ from torch import nn
 
 from lpot.backends.torch.abilities import saturates
 from lpot.backends.torch.kernels import KERNELS, Affine, Run
-from lpot.backends.torch.kernels.agree import Call, agrees, draw, runner
+from lpot.backends.torch.kernels.agree import Call, agrees, draw, noise, runner
 from lpot.backends.torch.kernels.codes import encode, has_codes
 from lpot.backends.torch.kernels.geometry import geometry_of
 from lpot.backends.torch.kinds import Layer
@@ -94,7 +94,7 @@ def _fastest(wanted: tuple[str, ...], call: Call) -> str | None:
     if len(names) < 2 or 0 in call.shape:
         return names[0] if names else None
     call = call.batched
-    weights, x = draw(call), torch.rand(call.shape)
+    weights, x = draw(call), noise(call.shape)
     if call.inside:
         x = encode(x, _INLET)
     runs = {name: runner(KERNELS[name], call, weights, _INLET, _OUTLET) for name in names}

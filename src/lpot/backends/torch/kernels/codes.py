@@ -29,7 +29,9 @@ def has_codes() -> bool:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            coded = torch.quantize_per_tensor(torch.zeros(1), 1.0, 0, torch.quint8)
+            coded = torch.quantize_per_tensor(
+                torch.zeros(1, dtype=torch.float32), 1.0, 0, torch.quint8
+            )
             torch._make_per_tensor_quantized_tensor(torch.zeros(1, dtype=torch.int8), 1.0, 0)
             torch._empty_affine_quantized([1], scale=1.0, zero_point=0, dtype=torch.quint8)
             torch.ops.quantized.add(coded, coded, 1.0, 0)
@@ -72,7 +74,9 @@ def plain_integers(x: torch.Tensor, affine: Affine) -> torch.Tensor:
 def rounded(x: torch.Tensor, affine: Affine) -> torch.Tensor:
     """Codes of a float tensor, as floats."""
     # 1/scale in float32, as the fast kernels have it: otherwise ties fall to the other side.
-    inverse = torch.tensor(1.0) / torch.tensor(affine.scale)
+    inverse = torch.tensor(1.0, dtype=torch.float32) / torch.tensor(
+        affine.scale, dtype=torch.float32
+    )
     return torch.round(x.detach().float() * inverse).add_(affine.zero_point).clamp_(0, 255)
 
 
@@ -126,7 +130,10 @@ def weight_parts(weight: torch.Tensor) -> tuple[Any, torch.Tensor, torch.Tensor]
     if not is_coded(weight) or weight.dtype != torch.qint8:
         return None
     if weight.qscheme() in (torch.per_tensor_affine, torch.per_tensor_symmetric):
-        scale, zeros = torch.tensor([weight.q_scale()]), torch.tensor(weight.q_zero_point())
+        scale, zeros = (
+            torch.tensor([weight.q_scale()], dtype=torch.float32),
+            torch.tensor(weight.q_zero_point()),
+        )
     else:
         scale, zeros = weight.q_per_channel_scales(), weight.q_per_channel_zero_points()
     return weight.int_repr(), scale, zeros

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from torch import fx, nn
 
 from lpot.backends.torch.kernels.codes import is_coded
 from lpot.backends.torch.weights import Weights
@@ -18,13 +19,17 @@ MOVE = (
     "a quantized module stays on the CPU and in its dtype: tune the model in the dtype that you "
     "want (model.half()), and the INT8 model takes and returns that"
 )
+TRACED = (
+    "a quantized module can't be traced or scripted (torch.jit, torch.fx): run it as it is, or "
+    "write it with result.model.export(path), to *.onnx or *.pt2, and evaluate it untraced"
+)
 PICKLE = (
     "a quantized module can't be pickled (by torch.save, or for a spawned process): save it with "
     "result.model.save(folder) and load it there with lpot.load(folder, module=module); its "
     "state_dict() holds plain tensors and can be saved"
 )
 
-# Values of the original that are copied: code may ask for `in_features` or `stride`.
+# Values of the original that are copied.
 _PLAIN = (int, float, str, bool, tuple, list, type(None))
 
 
@@ -42,6 +47,28 @@ class StandIn(nn.Module):  # type: ignore[misc]
     def _get_name(self) -> str:
         return type(self).__name__
 
+    def take_after(self, original: nn.Module) -> None:
+        """The original's attributes: code may ask for `in_features` or `stride`."""
+        for name, value in original.__dict__.items():
+            if not name.startswith("_") and isinstance(value, _PLAIN) and name not in self.__dict__:
+                self.__dict__[name] = value
+
+    def settle(self) -> None:
+        """Really be of the original's class from now on: torch.export makes classes from the one
+        that a module claims to be of."""
+        kind: Any = type(self)
+        original = self.__dict__.get("_stands_for", kind)
+        if not issubclass(kind, original):
+            _CLASS.__set__(self, _settled(kind, original))
+
+
+_CLASS: Any = object.__dict__["__class__"]
+
+
+@functools.cache
+def _settled(kind: type, original: type) -> type:
+    return type(kind.__name__, (kind, original), {"__class__": _CLASS})
+
 
 class LowModule(StandIn):
     """Holds int8 weights under `<name>_int8`, `<name>_scale` and biases under their own names.
@@ -54,9 +81,7 @@ class LowModule(StandIn):
 
     def __init__(self, original: nn.Module, parts: Mapping[str, Weights]) -> None:
         super().__init__()
-        for name, value in original.__dict__.items():
-            if not name.startswith("_") and isinstance(value, _PLAIN):
-                self.__dict__[name] = value
+        self.take_after(original)
         self.stand_for(original)
         self.kind = type(original).__name__
         self.parts = dict(parts)
@@ -160,10 +185,17 @@ def _refuse(root: nn.Module, state_dict: Mapping[str, Any], prefix: str, *others
             raise RuntimeError(f"{wrong[0]} is packed and can't be replaced: {RELOAD}")
 
 
+def refuse_tracing(x: Any) -> None:
+    """torch.jit.trace and torch.fx can't follow a call into packed integers."""
+    if torch._C._get_tracing_state() is not None or isinstance(x, fx.Proxy):
+        raise UnsupportedModel(TRACED)
+
+
 def bias_name(weight: str) -> str:
     """weight → bias, weight_ih_l0 → bias_ih_l0, in_proj_weight → in_proj_bias."""
     return weight.replace("weight", "bias")
 
 
 def as_inlet(x: torch.Tensor) -> torch.Tensor:
+    refuse_tracing(x)
     return x if x.dtype == torch.float32 or is_coded(x) else x.float()

@@ -11,10 +11,10 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 if TYPE_CHECKING:
-    from lpot.backends.torch.modules.dense import LowLinear
+    from lpot.backends.torch.modules.base import LowModule
 
 # Answered without the values.
-_QUESTIONS = {
+QUESTIONS = {
     *(
         getattr(torch.Tensor, name).__get__
         for name in ("shape", "dtype", "device", "ndim", "layout")
@@ -27,13 +27,14 @@ class WeightByHand(torch.Tensor):  # type: ignore[misc]
     """The weight of an INT8 linear as others see it: a product with it is that linear's own; for
     all else it is the float tensor that the integers stand for, made when somebody asks."""
 
-    op: LowLinear
+    op: Any
+    turned: bool  # a weight that has its inputs first
 
     @classmethod
-    def of(cls, op: LowLinear) -> WeightByHand:
-        nothing = torch.zeros(()).expand(op.parts["weight"].values.shape)
-        made: WeightByHand = torch.Tensor._make_subclass(cls, nothing)
-        made.op = op
+    def of(cls, op: LowModule, turned: bool = False) -> WeightByHand:
+        nothing = torch.zeros((), dtype=torch.float32).expand(op.parts["weight"].values.shape)
+        made: WeightByHand = torch.Tensor._make_subclass(cls, nothing.t() if turned else nothing)
+        made.op, made.turned = op, turned
         return made
 
     @classmethod
@@ -43,15 +44,15 @@ class WeightByHand(torch.Tensor):  # type: ignore[misc]
         given = kwargs or {}
         if func is functional.linear:
             x, weight, bias = product(args, given)
-            if isinstance(weight, WeightByHand) and not isinstance(x, WeightByHand):
+            if _is_linear(weight) and not isinstance(x, WeightByHand):
                 return weight.op.by_hand(x, bias)
-        if func in _QUESTIONS:
+        if func in QUESTIONS:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **given)
         return func(*map(_plain, args), **{name: _plain(item) for name, item in given.items()})
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
-        return copy.deepcopy(self.op, memo).weight
+        return WeightByHand.of(copy.deepcopy(self.op, memo), self.turned)
 
 
 def product(args: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
@@ -60,9 +61,14 @@ def product(args: tuple[Any, ...], given: Mapping[str, Any]) -> tuple[Any, Any, 
     return named.get("input"), named.get("weight"), named.get("bias")
 
 
+def _is_linear(weight: Any) -> bool:
+    return isinstance(weight, WeightByHand) and hasattr(weight.op, "by_hand") and not weight.turned
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, WeightByHand):
-        return value.op.real("weight")
+        real = value.op.real("weight")
+        return real.t() if value.turned else real
     if isinstance(value, list | tuple) and any(isinstance(v, WeightByHand) for v in value):
         return type(value)(map(_plain, value))
     return value

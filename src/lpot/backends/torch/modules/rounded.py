@@ -116,8 +116,8 @@ def make_rounded(
     module._fresh, module._cut = True, None
     module._input_levels = (1 << rounding.bits) - 1
     module._weight_levels = (1 << (rounding.weight_bits - 1)) - 1
-    module.register_buffer("low", torch.tensor(float(low)), persistent=False)
-    module.register_buffer("high", torch.tensor(float(high)), persistent=False)
+    module.register_buffer("low", torch.tensor(float(low), dtype=torch.float32), persistent=False)
+    module.register_buffer("high", torch.tensor(float(high), dtype=torch.float32), persistent=False)
 
 
 def make_plain(module: nn.Module) -> None:

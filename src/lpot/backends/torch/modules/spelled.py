@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Protocol
 
 import torch
@@ -12,6 +13,7 @@ from lpot.backends.torch.kernels import Affine, Geometry
 from lpot.backends.torch.modules.attention import LowAttention
 from lpot.backends.torch.modules.base import LowModule, StandIn
 from lpot.backends.torch.modules.dense import LowConv, LowLinear
+from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.modules.recurrent import LowRecurrent
 
 _CONV: dict[tuple[int, bool], Any] = {
@@ -42,7 +44,7 @@ class Side(nn.Module):  # type: ignore[misc]
     def __init__(self, affine: Affine) -> None:
         super().__init__()
         self.affine = affine
-        self.register_buffer("scale", torch.tensor(affine.scale))
+        self.register_buffer("scale", torch.tensor(affine.scale, dtype=torch.float32))
         self.register_buffer("zero", torch.tensor(affine.zero_point, dtype=torch.uint8))
 
 
@@ -67,7 +69,13 @@ class Spelled(StandIn):
         self.geometry: Geometry | None = low.geometry if isinstance(low, LowConv) else None
         self.pad = low._pad if isinstance(low, LowConv) else None
         self.pad_mode = low._mode if isinstance(low, LowConv) else ""
+        self.take_after(low)
         self.training = False
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """For code that asks for its dtype or shape; what is not used is not written."""
+        return self.speller.real(self.values, self.scale, self.axis)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.pad is not None:
@@ -76,8 +84,7 @@ class Spelled(StandIn):
             x = x * self.smooth
         if self.inlet is not None:
             x = self.speller.round(x, self.inlet)
-        weight = self.speller.real(self.values, self.scale, self.axis)
-        y = self._compute(x, weight)
+        y = self._compute(x, self.weight)
         if self.relu:
             y = torch.relu(y)
         if self.outlet is not None:
@@ -100,8 +107,10 @@ class Spelled(StandIn):
         return y
 
 
-def spell(low: LowModule, speller: Speller) -> nn.Module:
+def spell(low: StandIn, speller: Speller) -> nn.Module:
     """The module to export in place of a low-precision one."""
+    if isinstance(low, HalfModule):
+        return copy.deepcopy(low.inner).float()  # runtimes that open files have no bf16
     if isinstance(low, LowLinear | LowConv):
         return Spelled(low, speller)
     if isinstance(low, LowRecurrent):
@@ -121,6 +130,7 @@ def _recurrent(low: Any) -> nn.Module:
         bias=bool(low.bias),
         batch_first=low.batch_first,
         bidirectional=low.bidirectional,
+        dtype=torch.float32,
     ).eval()
     with torch.no_grad():
         for name, part in low.parts.items():
@@ -132,7 +142,11 @@ def _recurrent(low: Any) -> nn.Module:
 
 def _attention(low: LowAttention) -> nn.Module:
     made = nn.MultiheadAttention(
-        low.embed_dim, low.num_heads, bias=low.in_proj_bias is not None, batch_first=low.batch_first
+        low.embed_dim,
+        low.num_heads,
+        bias=low.in_proj_bias is not None,
+        batch_first=low.batch_first,
+        dtype=torch.float32,
     ).eval()
     inner, outer = low.parts["in_proj_weight"], low.parts["out_proj_weight"]
     with torch.no_grad():

@@ -9,9 +9,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import operator
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from inspect import signature
 from typing import Any
@@ -21,7 +20,8 @@ from torch import fx, nn
 from torch.fx._symbolic_trace import _assert_is_none
 from torch.nn import functional
 
-from lpot.backends.torch.kinds import Layer, is_frozen_norm, is_fused
+from lpot.backends.torch.kinds import CALLS, Layer, is_frozen_norm, is_fused
+from lpot.backends.torch.passes.trace_calls import TRACE_ERRORS, Tracer
 
 logger = logging.getLogger(__name__)
 
@@ -35,18 +35,6 @@ _PURE = (
     *(getattr, len, operator.getitem, operator.eq, operator.ne, operator.lt, operator.le),
     *(operator.gt, operator.ge, operator.add, operator.sub, operator.mul, operator.mod),
     *(operator.floordiv, operator.truediv, operator.and_, operator.or_, operator.not_),
-)
-
-# The user's code runs on stand-ins and may fail in any way that Python code does.
-TRACE_ERRORS = (
-    ArithmeticError,
-    AssertionError,
-    AttributeError,
-    LookupError,
-    NameError,
-    RuntimeError,
-    TypeError,
-    ValueError,
 )
 
 
@@ -102,7 +90,10 @@ def _inference(node: fx.Node) -> tuple[Any, Any]:
 
 
 def capture(root: nn.Module, layers: Mapping[str, Layer]) -> tuple[Capture, ...]:
-    """Every part that holds an op and can be read; parts inside a captured part are not listed."""
+    """Every part that holds an op and can be read; parts inside a captured part are not listed.
+
+    `root` is a copy made for this: its modules change their classes.
+    """
     ops = {id(layer.module) for layer in layers.values()}
     names = {id(module): name for name, module in root.named_modules()}
     found: list[Capture] = []
@@ -143,28 +134,17 @@ def _constants(module: nn.Module, graph: fx.Graph) -> dict[str, torch.Tensor]:
 def _is_changed(module: nn.Module) -> bool:
     """Does it do more than its class says? torch.fx reads the class."""
     hooks = module._forward_hooks or module._forward_pre_hooks
-    return bool(hooks) or "forward" in module.__dict__
+    return bool(hooks) or "forward" in module.__dict__ or _calls_layers(module)
 
 
-class _Proxy(fx.Proxy):  # type: ignore[misc]
-    """A stand-in that knows its length where the code tells it."""
-
-    def __len__(self) -> int:
-        count = _parts(self.node)
-        return int(super().__len__()) if count is None else count
-
-
-class _NoNames(dict[str, Any]):
-    """Empty, and not taken apart by torch.fx as a plain dictionary would be."""
+def _calls_layers(module: nn.Module) -> bool:
+    """Are there calls in it that other calls take the place of? What has no other modules inside is
+    read as one op."""
+    routes = module.__dict__.get(CALLS, ())
+    return bool(routes) and len(routes) < len(module._modules)
 
 
-class _NoValues(tuple[Any, ...]):
-    """The same in place of a tuple."""
-
-    __slots__ = ()
-
-
-class _Tracer(fx.Tracer):  # type: ignore[misc]
+class _Tracer(Tracer):
     """Stops at ops; walks into containers and the user's own modules."""
 
     def __init__(self, ops: Collection[int]) -> None:
@@ -172,55 +152,15 @@ class _Tracer(fx.Tracer):  # type: ignore[misc]
         self._ops = ops
 
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        if id(m) in self._ops or is_fused(m) or is_frozen_norm(m):
+        if id(m) in self._ops or is_fused(m) or is_frozen_norm(m) or CALLS in m.__dict__:
             return True
         return bool(super().is_leaf_module(m, module_qualified_name))
-
-    def proxy(self, node: fx.Node) -> fx.Proxy:
-        return _Proxy(node, self)
-
-    def _proxy_placeholder(self, name: str, *details: Any) -> Any:
-        """Nothing more is given to a forward that takes any arguments."""
-        if name.startswith("*"):
-            return _NoNames() if name.startswith("**") else _NoValues()
-        return super()._proxy_placeholder(name, *details)
-
-    def create_arg(self, a: Any) -> Any:
-        """As torch.fx does, but what is more than a plain dictionary stays so: an OrderedDict, the
-        outputs of transformers."""
-        if is_dataclass(a) and isinstance(a, dict):
-            given = {item.name: getattr(a, item.name) for item in fields(a)}
-            made = {name: self.create_arg(value) for name, value in given.items()}
-            return self.create_node("call_function", type(a), (), made)
-        if type(a) is OrderedDict:
-            items = [(key, self.create_arg(value)) for key, value in a.items()]
-            return self.create_node("call_function", OrderedDict, (items,), {})
-        return super().create_arg(a)
-
-    def iter(self, obj: fx.Proxy) -> Any:
-        """Parts whose number stands in the code can be gone through: list(x.chunk(2, 1))."""
-        count = _parts(obj.node)
-        return super().iter(obj) if count is None else iter([obj[i] for i in range(count)])
-
-
-def _parts(node: fx.Node) -> int | None:
-    """How many tensors a call gives, where its arguments tell. Chunks can be fewer: comparing with
-    the original will show."""
-    if node.target not in ("chunk", "split", torch.chunk, torch.split):
-        return None
-    words = ("input", "chunks") if node.target in ("chunk", torch.chunk) else ("input", "sizes")
-    given = {**dict(zip(words, node.args, strict=False)), **node.kwargs}
-    if node.target in ("chunk", torch.chunk):
-        count = given.get("chunks")
-        return count if isinstance(count, int) else None
-    sizes = next((given[key] for key in ("sizes", "split_size_or_sizes") if key in given), None)
-    return len(sizes) if isinstance(sizes, list | tuple) else None
 
 
 def _trace(module: nn.Module, ops: Collection[int]) -> fx.Graph | None:
     defaults = _defaults(module)
     try:
-        graph = _Tracer(ops).trace(module, concrete_args=defaults)
+        graph = _Tracer(ops).trace(module, defaults)
         _drop_defaults(graph, defaults)
         _place_inputs(module, graph, ops)
     except TRACE_ERRORS as error:

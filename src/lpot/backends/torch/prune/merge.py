@@ -52,7 +52,9 @@ class Merged(nn.Module):  # type: ignore[misc]
         super().__init__()
         self._lpot_merger = merger  # no name that a block's own part could have
         size = merger.kernel
-        conv = nn.Conv2d(merger.inputs, merger.outputs, size, padding=size // 2)
+        conv = nn.Conv2d(
+            merger.inputs, merger.outputs, size, padding=size // 2, dtype=torch.float32
+        )
         nn.init.dirac_(conv.weight)
         nn.init.zeros_(conv.bias)
         *path, leaf = merger.name.split(".")

@@ -1,0 +1,1 @@
+"""Functions that a forward calls with its own weights, made layers."""
