@@ -248,6 +248,10 @@ class Backend(ABC, Generic[M]):
         """How the model saved at `path` is loaded and run, in three lines of Python."""
         return f'import lpot\nmodel = lpot.load("{path}")\noutputs = model(inputs)'
 
+    def offers(self, model: M) -> tuple[str, ...]:
+        """Notes on what else can be made of the result."""
+        return ()
+
 
 @runtime_checkable
 class Profiled(Protocol[M_contra]):

@@ -14,7 +14,7 @@ pytest.importorskip("onnxruntime")
 import lpot
 import onnx_models
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.abilities import bits_for
+from lpot.backends.onnx.abilities import bits_for, worst_error
 from lpot.backends.onnx.turns import EACH, Taps, calls, thinned
 from lpot.jobs.recover import recover
 from zoo import onnx_odd
@@ -39,7 +39,7 @@ def test_products_in_bodies_are_int8(name: str, tmp_path: Path) -> None:
     stored = tensors(onnx.load(str(result.path)).graph)
     assert not [t.name for t in stored if t.data_type == TensorProto.FLOAT and len(t.dims) == 2]
     weight = result.recipe.ops[inside[0]].weight
-    assert weight is not None and weight.bits == bits_for("MatMul", "this")
+    assert weight is not None and weight.bits == bits_for(worst_error("MatMul"), "this")
     bound = 2e-3 * 4 ** (8 - weight.bits)  # a step of 7 bits is twice as long, its error's square 4
     for one, other in zip(
         onnx_models.run(model, data[0]), onnx_models.run(result.path, data[0]), strict=True

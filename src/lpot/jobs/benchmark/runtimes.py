@@ -31,7 +31,7 @@ from lpot.jobs.recover import recover
 
 ONNXRUNTIME = "ONNX Runtime"
 # The others: name → the package it needs, and what opens an ONNX file with it.
-OTHERS = {"OpenVINO": ("openvino", "lpot.backends.openvino:open_onnx")}
+OTHERS = {"OpenVINO": ("openvino", "lpot.backends.openvino.session:open_onnx")}
 ALIKE = 20.0  # dB between the outputs of two runtimes; below it they don't run the same model
 
 

@@ -104,6 +104,9 @@ def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Resu
     result = with_speed(job, result)
     dump_tensors(job, result.model)
     job.package(result)
+    if job.request.measure_speed:  # an offer is a measurement, too
+        for text in job.backend.offers(result.model):
+            job.add_note(text)
     return _write(job, result, insight)
 
 

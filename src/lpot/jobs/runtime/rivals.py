@@ -108,6 +108,8 @@ def _as_onnx(job: Job, model: Model, inputs: Inputs | None, folder: Path) -> Pat
 
 def told(job: Job, found: Rivals, measured: BenchmarkResult) -> Sequence[str]:
     """What the fastest of the others would gain, if it is surely faster."""
+    if not found.contestants:
+        return found.notes
     rows = {model.label: model for model in measured.models}
     tuned = measured.models[1]
     if tuned.timing is None:
