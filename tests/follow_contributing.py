@@ -255,11 +255,11 @@ assert {key.name: how for key, how in result.model.precisions.items()}["elu"] ==
         files=(("backends/onnx/passes/cancel_negations.py", ONNX_PASS),),
         lines=(
             (
-                "backends/onnx/__init__.py",
+                "backends/onnx/prepare.py",
                 "import merge_reshapes",
                 "from lpot.backends.onnx.passes.cancel_negations import cancel_negations",
             ),
-            ("backends/onnx/__init__.py", "^    merge_reshapes,", "    cancel_negations,"),
+            ("backends/onnx/prepare.py", "^    merge_reshapes,", "    cancel_negations,"),
         ),
         use=ONNX_NET.replace("KINDS", '["Neg", "Neg"]')
         + """

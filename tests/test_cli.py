@@ -271,3 +271,46 @@ def test_help_tells_how_to_complete() -> None:
     from lpot.cli import cli
 
     assert "_LPOT_COMPLETE=bash_source lpot" in CliRunner().invoke(cli, ["--help"]).output
+
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("tune", "--model", f"{LONG}/net.onnx"),
+        ("tune", "--model", "net.onnx", "--approach", "dynamic", "--workspace", LONG),
+        ("tune", "--model", "net.onnx", "--approach", "dynamic", "--output", f"{LONG}.onnx"),
+        ("tune", f"{LONG}.yaml", "--model", "net.onnx"),
+        ("tune-all", f"{LONG}.yaml"),
+        ("inspect", f"{LONG}.onnx"),
+        ("benchmark", f"{LONG}.onnx"),
+        ("report", LONG),
+        ("recover", "net.onnx", LONG, "1"),
+        ("export", LONG, "out.onnx"),
+        ("export", "net.onnx", f"{LONG}.onnx"),
+        ("generate", LONG, "text"),
+    ],
+)
+def test_names_that_no_file_can_have_are_told(here: Path, words: tuple[str, ...]) -> None:
+    done = run(*words)
+    assert done.exit_code == 2, done.stderr
+    assert "internal" not in done.stderr and len(done.stderr) < 1000
+
+
+@pytest.mark.parametrize("command", ["inspect", "tune"])
+def test_a_folder_is_no_model(here: Path, command: str) -> None:
+    done = run(command, *(("--model",) if command == "tune" else ()), ".")
+    assert done.exit_code == 2 and "give the .onnx file itself" in done.stderr
+
+
+def test_names_are_shown_as_they_are(here: Path) -> None:
+    assert "'a:key:c.onnx' does not exist" in run("inspect", "a:key:c.onnx").stderr
+
+
+@pytest.mark.parametrize("words", [("benchmark", "net.onnx", "--roundz", "3"), ("nonsense",)])
+def test_json_tells_of_a_wrong_call_too(here: Path, words: tuple[str, ...]) -> None:
+    done = run(*words, "--json")
+    told = json.loads(done.stdout)
+    assert done.exit_code == told["exit"] == 2 and told["error"]["message"]

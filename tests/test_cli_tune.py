@@ -12,11 +12,13 @@ import onnx
 import pytest
 from click.testing import CliRunner, Result
 
+import lpot
 import onnx_models
 from lpot.cli import cli
 from lpot.cli.tune import make_config, tune
 
 MODULE = """
+import lpot
 import onnx_models
 model = onnx_models.mlp(layers=4)
 data = onnx_models.feeds(model)
@@ -236,3 +238,37 @@ def test_demo_starts_afresh_or_resumes(here: Path, monkeypatch: pytest.MonkeyPat
         (root / name).mkdir(parents=True)
     assert demo_folder(resume=False) == root / "demo-run3"
     assert demo_folder(resume=True) == root / "demo-run10"
+
+
+def test_a_tuned_model_is_evaluated_by_the_function_it_was_tuned_with() -> None:
+    assert run("tune", *COMMON, "--eval", "judge:good", "--workspace", "ws").exit_code == 0
+    words = ("benchmark", "ws/deploy.yaml", "--mode", "accuracy")
+    done = run(*words)
+    assert done.exit_code == 2 and "--eval my_eval:accuracy" in done.stderr
+    scores = json.loads(run(*words, "--eval", "judge:good", "--json").stdout)["models"]
+    assert scores["best_model.onnx"]["accuracy"] > 0.9
+    assert run("benchmark", "ws", "--eval", "judge:good").exit_code == 2
+
+
+def test_an_export_takes_the_loader_of_the_calibration() -> None:
+    run("tune", *COMMON, "--workspace", "ws")
+    assert run("export", "ws", "out.onnx", "--calib", "judge:data").exit_code == 0
+    Path("text.txt").write_text("text")
+    told = run("export", "ws", "out.onnx", "--calib", "text.txt")
+    assert told.exit_code == 2 and "takes the loader of the calibration" in told.stderr
+    untuned = run("export", "net.onnx", "out.onnx")
+    assert untuned.exit_code == 0 and "net.onnx was not tuned" in untuned.stderr
+
+
+def test_a_home_folder_is_found_wherever_it_is_named(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(here / "home"))
+    (here / "home").mkdir()
+    (here / "net.onnx").rename(here / "home" / "net.onnx")
+    done = run("tune", *COMMON[2:], "--model=~/net.onnx", "--workspace=~/ws")
+    assert done.exit_code == 0 and (here / "home" / "ws" / "result.json").is_file()
+    data = onnx_models.feeds(onnx_models.mlp(layers=4))
+    result = lpot.tune("~/net.onnx", data, workspace="~/other", output="~/low.onnx",
+                       measure_speed=False)  # fmt: skip
+    assert result.path == here / "home" / "low.onnx" and lpot.load("~/other").recipe is not None

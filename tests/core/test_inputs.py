@@ -8,6 +8,7 @@ import pytest
 from lpot.core.batch import InputSpec
 from lpot.core.errors import DataError
 from lpot.core.inputs import by_name
+from lpot.jobs.benchmark.feed import check
 
 X = InputSpec("x", "float32", ("n", 3))
 IDS = InputSpec("ids", "int64", None)
@@ -51,3 +52,52 @@ def test_what_fits_is_cast_and_named():
 def test_what_does_not_fit_is_refused_by_name(spec, inputs, words):
     with pytest.raises(DataError, match=words):
         by_name([spec], inputs)
+
+
+BASE = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def read_only() -> np.ndarray:
+    array = BASE.copy()
+    array.flags.writeable = False
+    return array
+
+
+FORMS = {
+    "big-endian": BASE.astype(">f4"),
+    "big-endian doubles": BASE.astype(">f8"),
+    "by columns": np.asfortranarray(BASE),
+    "strided": np.repeat(BASE, 2, 1)[:, ::2],
+    "backwards": BASE[::-1, ::-1][::-1, ::-1],
+    "read-only": read_only(),
+    "numbers as objects": BASE.astype(object),
+    "masked nowhere": np.ma.masked_array(BASE, mask=False),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_arrays_of_every_form_are_read_alike(form: str) -> None:
+    for array in (by_name([X], (FORMS[form],))["x"], check([X], {"x": FORMS[form]})["x"]):
+        assert type(array) is np.ndarray and array.dtype == np.float32 and array.dtype.isnative
+        assert array.flags.c_contiguous
+        np.testing.assert_array_equal(array, BASE)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.ma.masked_greater(BASE, 3), "2 values of an array are masked.*fill them"),
+        (np.full((2, 3), None), "got object"),
+        (np.zeros((2, 3), [("a", "f4")]), r"records with the fields \['a'\]"),
+    ],
+)
+def test_arrays_that_hold_no_numbers_are_refused(array: np.ndarray, words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        by_name([X], (array,))
+    with pytest.raises(DataError):
+        check([X], {"x": array})
+
+
+def test_text_is_no_number_in_a_feed_either() -> None:
+    with pytest.raises(DataError, match="the feed for 'x'"):
+        check([X], {"x": BASE.astype(str)})

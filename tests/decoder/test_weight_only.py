@@ -14,13 +14,13 @@ from onnx import TensorProto, helper
 from decoder.nets import small_net, tiny
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import file_session, session
+from lpot.backends.onnx.segments import cut
 from lpot.backends.onnx.weight_only import WeightOnlyBackend, Wishes
 from lpot.backends.onnx.weight_only.emit import Stored, emit
 from lpot.backends.onnx.weight_only.formats import format_of, label, product_choices
 from lpot.backends.onnx.weight_only.guard import Guard, _Lone
 from lpot.backends.onnx.weight_only.kept import formats
 from lpot.backends.onnx.weight_only.rounding import CHANCE
-from lpot.backends.onnx.weight_only.segments import cut
 from lpot.backends.onnx.weight_only.sensitivity import divergence
 from lpot.core.errors import UnsupportedModel
 from lpot.core.recipe import FP32, Recipe

@@ -87,7 +87,7 @@ def test_nothing_to_quantize_is_flagged_with_the_reason(tune: Any, name: str, ju
     maker, reason = NOTHING[name]
     model = maker()
     result = tune(model, evaluate=(lambda given: 1.0) if judged else None)
-    assert result.met is False
+    assert result.met is (True if judged else None)
     assert any("no op of this model can be quantized" in n and reason in n for n in result.notes)
     feed = onnx_models.feeds(model)[0]
     expected = onnx_models.run(model, feed)[0]
@@ -97,7 +97,7 @@ def test_nothing_to_quantize_is_flagged_with_the_reason(tune: Any, name: str, ju
 
 def test_all_ops_kept_by_the_user_says_so(tune: Any) -> None:
     result = tune(evaluate=lambda model: 1.0, keep_fp32=[".*"])
-    assert result.met is False
+    assert result.met is True
     assert any("kept in FP32 under your rules" in note for note in result.notes)
 
 
@@ -257,7 +257,7 @@ def test_a_scalar_model_without_inputs(tune: Any) -> None:
     net.const("a", np.ones((4, 4), np.float32))
     model = net.model(net.op("MatMul", ["a", "a"], name="fixed"))
     result = tune(model, calib=[{}])
-    assert result.met is False
+    assert result.met is None
 
 
 def test_one_dimensional_and_batched_products(tune: Any) -> None:

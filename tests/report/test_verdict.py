@@ -45,6 +45,7 @@ def test_the_bar_comes_first(result: Any) -> None:
         ({"best": None, "met": False}, "no low-precision model was found"),
         ({"times": None}, "not measured"),
         ({"times": 0.5}, "slower: 0.50 [0.50 to 0.50] times the speed of FP32"),
+        ({"times": 0.5}, "stay with FP32, this is 0.50 times as fast: bar met: accuracy 0.895"),
         ({"times": 1.0}, "no significant difference: 1.00"),
         ({"path": None}, "not saved, see the notes"),
         ({"float_ops": ()}, "11 ops that would gain only between low-precision neighbours"),
@@ -53,6 +54,12 @@ def test_the_bar_comes_first(result: Any) -> None:
 )
 def test_every_ending_is_said(result: Any, more: dict[str, Any], said: str) -> None:
     assert said in text(verdict(result(**more)))
+
+
+def test_a_slow_model_is_an_answer_where_its_size_was_asked_for(result: Any) -> None:
+    assert text(verdict(result(times=0.5, for_size=True))).startswith("bar met: accuracy")
+    assert result(times=0.5).to_json()["slower"] == pytest.approx(0.5, abs=0.01)
+    assert result(times=2.0).to_json()["slower"] is None
 
 
 def test_the_history_is_named_where_there_is_one(result: Any) -> None:

@@ -56,7 +56,7 @@ def tune(model: onnx.ModelProto, folder: Path, **options: Any) -> tuple[lpot.Res
 @pytest.mark.parametrize("strategy", ["basic", "auto", "mse", "mse_v2", "random", "conservative"])
 def test_nothing_but_followers_is_nothing_to_quantize(strategy: str, tmp_path: Path) -> None:
     result, calls = tune(followers_only(), tmp_path, strategy=strategy)
-    assert result.met is False and not calls and not result.trials
+    assert result.met is True and not calls and not result.trials
     (note,) = [text for text in result.notes if "no op of this model can be quantized" in text]
     assert "INT8 pays off only between INT8 ops" in note
     assert result.precisions.get("int8", 0) == 0
@@ -65,7 +65,7 @@ def test_nothing_but_followers_is_nothing_to_quantize(strategy: str, tmp_path: P
 def test_what_the_user_leaves_comes_to_nothing(tmp_path: Path) -> None:
     keep = ["first", "second", "third"]
     result, calls = tune(two_products(), tmp_path, keep_fp32=keep)
-    assert result.met is False and not calls
+    assert result.met is True and not calls
     assert any("under your rules" in note for note in result.notes)
 
 

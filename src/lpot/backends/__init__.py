@@ -65,6 +65,7 @@ CLASSES: Mapping[str, str] = {
 }
 SUFFIXES: Mapping[str, str] = {
     ".onnx": "onnx",
+    ".ort": "onnx",  # whose backend tells what to give instead
     ".pb": "tensorflow",
     ".pbtxt": "tensorflow",
     ".h5": "tensorflow",
@@ -277,7 +278,7 @@ def detect(source: Any) -> str:
 def _detect_path(path: Path) -> str:
     if path.suffix.lower() in SUFFIXES:
         return SUFFIXES[path.suffix.lower()]
-    if path.name.endswith(SYMBOL) or path.with_name(path.name + SYMBOL).is_file():
+    if path.name.endswith(SYMBOL) or Path(f"{path}{SYMBOL}").is_file():
         return "mxnet"
     if path.name == TFJS and path.is_file():
         return "tensorflow"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -14,7 +16,7 @@ from lpot.cli.config import doctor, schema, template
 from lpot.cli.demo import demo
 from lpot.cli.export import export, generate, recover
 from lpot.cli.inspect import inspect
-from lpot.cli.output import INTERRUPTED, WRONG_CALL, verbosity
+from lpot.cli.output import INTERRUPTED, WRONG_CALL, failure, verbosity
 from lpot.cli.report import dashboard, report
 from lpot.cli.tune import tune
 from lpot.cli.tune_all import tune_all, tune_row
@@ -40,22 +42,37 @@ class Commands(click.Group):
             ctx.fail(f"no such command {name!r}{near}")
         return super().resolve_command(ctx, args)
 
-    def main(self, *args: Any, **extra: Any) -> NoReturn:
+    def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> NoReturn:
         extra["standalone_mode"] = False
+        words = [_at_home(word) for word in (sys.argv[1:] if args is None else args)]
+        as_json = "--json" in words
         try:
-            status = super().main(*args, **extra)
+            status = super().main(words, *more, **extra)
         except click.ClickException as error:
             error.show()
             status = WRONG_CALL
+            _tell(as_json, error, error.format_message(), status)
         except click.Abort:
             status = INTERRUPTED
         except Exception as error:  # the last line: a user should not have to read a traceback
-            status = unexpected(error, verbose=_is_verbose(extra.get("args")))
+            text, status = unexpected(error, verbose=_is_verbose(words))
+            _tell(as_json, error, text, status)
         sys.exit(status or 0)
 
 
-def _is_verbose(args: Sequence[str] | None) -> bool:
-    words = sys.argv[1:] if args is None else args
+def _tell(as_json: bool, error: Exception, text: str, status: int) -> None:
+    """Whoever reads JSON reads why there is no result, too."""
+    if as_json:
+        sys.stdout.write(json.dumps(failure(error, text, status), indent=1) + "\n")
+
+
+def _at_home(word: str) -> str:
+    """`~` as the user's folder, where the shell has left it: in quotes, behind `--option=`."""
+    option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+    return f"{option}{equals}{os.path.expanduser(value)}"  # noqa: PTH111 - Path's may raise
+
+
+def _is_verbose(words: Sequence[str]) -> bool:
     return any(re.fullmatch(r"-v+|--verbose", word) for word in words)
 
 

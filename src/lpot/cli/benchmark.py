@@ -22,7 +22,8 @@ Examples:
   lpot benchmark net.onnx net_int8.onnx --shape image=1,3,224,224 --threads 4
   lpot benchmark net.onnx --layouts 1x2,2x1      one instance on two cores, or two on one each
   lpot benchmark net.onnx net_int8.onnx --profile
-  lpot benchmark deploy.yaml --mode accuracy     a tuned model, with its own metric
+  lpot benchmark deploy.yaml --mode accuracy     a tuned model, with the metric of its yaml
+  lpot benchmark deploy.yaml --mode accuracy --eval my_eval:accuracy
   lpot benchmark net_int8.onnx --runtimes
 """
 
@@ -48,10 +49,18 @@ Examples:
     help="Shape of an input with dynamic dimensions; repeatable.",
 )
 @click.option("--batch-size", type=click.IntRange(min=1), help="Size of a dynamic first dimension.")
+@click.option(
+    "--eval",
+    "evaluate",
+    metavar="PKG.MOD:FUNC",
+    help="With --mode accuracy: FUNC(model) returns the score, as in the tuning.",
+)
 @click.option("--threads", type=click.IntRange(min=1), help="Threads per operator.")
 @click.option("--warmup", type=click.IntRange(min=0), help="Warm-up runs before timing.")
 @click.option("--iteration", type=click.IntRange(min=1), help="Timed runs, over all rounds.")
-@click.option("--rounds", type=click.IntRange(min=1), help="Turns per model.")
+@click.option(
+    "--rounds", type=click.IntRange(min=1), help="Turns per model; 8 or more to compare several."
+)
 @click.option("--seconds", type=float, help="Seconds to time each model, over all rounds.")
 @click.option("--instances", type=click.IntRange(min=1), help="Processes per model.")
 @click.option(
@@ -80,6 +89,7 @@ def benchmark(
     mode: str,
     shapes: tuple[str, ...],
     batch_size: int | None,
+    evaluate: str | None,
     layouts: str | None,
     profile: bool,
     runtimes: bool,
@@ -107,6 +117,7 @@ def benchmark(
         shapes=parse_shapes(shapes),
         batch_size=batch_size,
         layouts=layouts,
+        evaluate=_function(evaluate, mode),
         changes={name: value for name, value in settings.items() if value is not None},
     )
     if profile:
@@ -114,6 +125,19 @@ def benchmark(
     if runtimes:
         return _runtimes(out, order)
     return _accuracy(out, order) if order.mode == "accuracy" else _performance(out, order)
+
+
+def _function(reference: str | None, mode: str) -> Any:
+    from lpot.cli.resolve import resolve
+    from lpot.core.evaluation.eval_func import check_function
+
+    if reference is None:
+        return None
+    if mode != "accuracy":
+        raise ConfigError("goes with --mode accuracy", "--eval")
+    found = resolve(reference, "--eval")
+    check_function(found, "--eval")
+    return found
 
 
 def _performance(out: Output, order: Order) -> int:

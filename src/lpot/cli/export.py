@@ -41,6 +41,8 @@ def export(out: Output, run: Path, target: Path, module: str | None, calib: str 
     with out.progress() as listener:
         listener.phase("loading the model")
         model = load(run) if module is None else load(run, module=model_source(module))
+        if model.recipe is None:
+            out.warn(f"{run} was not tuned: what is written is the model as it is, in FP32")
         inputs = None if calib is None else _first_batch(model, calibration_source(calib))
         listener.phase(f"writing {target.name}")
         path = model.export_onnx(target, inputs)
@@ -53,10 +55,17 @@ def export(out: Output, run: Path, target: Path, module: str | None, calib: str 
 def _first_batch(model: Model, loader: Any) -> Any:
     from lpot.core.batch import Reader
     from lpot.core.errors import CalibrationError
+    from lpot.core.loader import Loader
 
-    for batch in loader:
-        return Reader(model.input_names, model.tries())(batch).inputs
-    raise CalibrationError("--calib yielded no batch: it is empty, or an exhausted generator")
+    if isinstance(loader, Path):
+        raise CalibrationError(
+            f"--calib: {loader} is a file; an export takes the loader of the calibration, as "
+            "pkg.mod:name: one of its batches tells the form of the inputs"
+        )
+    batches = Loader(loader)
+    if batches.is_empty:
+        raise CalibrationError("--calib yielded no batch: it is empty, or an exhausted generator")
+    return Reader(model.input_names, model.tries())(batches.peek()).inputs
 
 
 # -- `lpot recover`: a trial of an earlier tuning, built again.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import io
 import json
@@ -11,11 +12,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import click
 
-from lpot.core.errors import LpotError
+from lpot.core.errors import ConfigError, LpotError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -69,6 +71,10 @@ class Output:
         if self.as_json:
             self.stdout.write(json.dumps(value, indent=1, default=str) + "\n")
             self.stdout.flush()
+
+    def warn(self, text: str) -> None:
+        """On stderr, like the lines of a log."""
+        self.errors.print(f"warning: {text}", markup=False, soft_wrap=True)
 
     @contextlib.contextmanager
     def progress(self, kind: Progress = "auto") -> Iterator[Listener]:
@@ -166,6 +172,12 @@ def _run(function: Command, output: Output, options: dict[str, Any]) -> int:
         if output.verbose:
             output.errors.print(traceback.format_exc(), markup=False, soft_wrap=True)
         return _fail(output, error, WRONG_CALL)
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+        name = max(Path(str(error.filename)).parts, key=len, default="")
+        too_long = f"{name[:40]}… is longer than a file's name may be ({len(name)} characters)"
+        return _fail(output, ConfigError(too_long), WRONG_CALL)
     except KeyboardInterrupt as error:
         return _fail(output, error, INTERRUPTED)
 
@@ -175,5 +187,10 @@ def _fail(output: Output, error: BaseException, status: int) -> int:
     if status == INTERRUPTED:
         text = "stopped. Finished trials are kept: run the same command again to resume"
     output.errors.print(f"error: {text}", style="red", markup=False, soft_wrap=True)
-    output.tell({"error": {"kind": type(error).__name__, "message": text}, "exit": status})
+    output.tell(failure(error, text, status))
     return status
+
+
+def failure(error: BaseException, text: str, status: int) -> dict[str, Any]:
+    """What --json tells of a command that failed."""
+    return {"error": {"kind": type(error).__name__, "message": text}, "exit": status}

@@ -10,8 +10,9 @@ from lpot.cli.output import INTERNAL, WRONG_CALL
 from lpot.core.blame import blamed, told
 
 
-def unexpected(error: Exception, verbose: bool) -> int:
-    """Say it on stderr; the exit status is that of a wrong call when the user's own code raised."""
+def unexpected(error: Exception, verbose: bool) -> tuple[str, int]:
+    """Say it on stderr, and return it with the exit status: a wrong call's when the user's own
+    code raised."""
     frame, is_theirs = blamed(error)
     what = f"{type(error).__name__}: {told(error)}"
     if is_theirs and frame is not None:
@@ -24,7 +25,6 @@ def unexpected(error: Exception, verbose: bool) -> int:
         text, status = f"internal error: {what}{place}", INTERNAL
     if verbose:
         traceback.print_exception(error)
-    else:
-        text += "\nrun with -v for the traceback"
-    sys.stderr.write(f"{text}\n")
-    return status
+    hint = "" if verbose else "\nrun with -v for the traceback"
+    sys.stderr.write(f"{text}{hint}\n")
+    return text, status

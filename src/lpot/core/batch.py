@@ -99,7 +99,29 @@ def as_array(value: Any) -> np.ndarray:
             value = value.to_padded_tensor(0.0)
         value = value.to_dense() if _is_packed(value) else value
         return np.asarray((value.float() if "bfloat16" in str(value.dtype) else value).numpy())
-    return np.asarray(value)
+    return plain(value)
+
+
+def plain(value: Any) -> np.ndarray:
+    """An array as every runtime reads it: of the machine's byte order, its numbers as numbers.
+
+    >>> plain(np.array([1, 2], ">i4")).dtype.isnative, plain(np.array([0.5], object)).dtype.name
+    (True, 'float64')
+    """
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        count = int(np.ma.getmaskarray(value).sum())
+        raise DataError(
+            f"{count} values of an array are masked: no runtime knows what they stand for; "
+            "fill them (array.filled(0)) in the loader"
+        )
+    array = np.asarray(value)
+    if array.dtype.kind == "O" and array.size and all(map(_is_number, array.flat)):
+        array = np.array(array.tolist())
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _is_number(item: object) -> bool:
+    return isinstance(item, int | float | np.number | np.bool_)
 
 
 def is_tensor(value: Any) -> bool:

@@ -61,6 +61,11 @@ def _typed(spec: InputSpec, array: np.ndarray, loose: bool) -> np.ndarray:
     Integers are not taken for floats: they are most likely pixels that nobody has scaled. Some
     runtimes would cast them without a word, others not; here all are alike.
     """
+    if array.dtype.fields is not None:
+        raise DataError(
+            f"input {spec.name!r} expects {spec.dtype}, got an array of records with the fields "
+            f"{list(array.dtype.names or ())}: give one of them"
+        )
     if array.dtype.name == spec.dtype:
         return array
     if spec.dtype == "object":

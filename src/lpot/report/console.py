@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -17,7 +18,13 @@ _SHOWN = {
 
 
 class SafeConsole(Console):
-    """As rich's own, but only rich itself gives orders to the terminal."""
+    """As rich's own, but only rich itself gives orders to the terminal.
+
+    Nor does `:key:` in a name become a picture of one.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"emoji": False, **options})
 
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -150,3 +151,120 @@ def test_a_model_that_draws_random_numbers_is_saved_every_time(tmp_path: Path) -
     for number in range(3):
         result = tuned(model, tmp_path / str(number), [{"x": X}])
         assert result.precisions["int8"] == 1 and Path(result.path).is_file()
+
+
+def test_a_model_of_another_domain_alone_comes_back_as_it_is(tmp_path: Path) -> None:
+    scale = {"offset": [0.0] * 16, "scale": [2.0] * 16, "domain": "ai.onnx.ml"}
+    net = onnx_models.Net()
+    model = net.model(net.op("Scaler", [net.input("x", ["n", 16])], **scale))
+    model.opset_import[0].CopyFrom(helper.make_opsetid("ai.onnx.ml", 2))
+    told: list[float] = []
+    result = lpot.tune(
+        model, [{"x": X}], lambda proto: told.append(0.5) or 0.5, workspace=tmp_path / "ws"
+    )
+    assert result.met is True and result.recipe.low_ops == ()
+    assert str(result).startswith("nothing to quantize")
+    np.testing.assert_array_equal(onnx_models.run(result.path, {"x": X})[0], 2 * X)
+
+
+@pytest.mark.parametrize("kind", [TensorProto.INT32, TensorProto.DOUBLE])
+def test_means_of_other_numbers_are_left_alone(kind: int) -> None:
+    net = onnx_models.Net()
+    mean = net.op("ReduceMean", [net.input("x", [2, 3, 8, 8], kind)], "y", axes=[2, 3])
+    loaded = OnnxBackend().load(net.model(mean, kind=kind))
+    assert [node.op_type for node in loaded.prepared.nodes] == ["ReduceMean"]
+
+
+def test_a_weight_of_one_number_throughout_is_a_weight() -> None:
+    net = onnx_models.Net()
+    source, shape = net.input("x", ["n", 16]), net.const("shape", np.array([16, 16]))
+    fill = numpy_helper.from_array(np.array([0.1], np.float32))
+    weight = net.op("ConstantOfShape", [shape], value=fill)
+    net.op("MatMul", [source, weight], "y", name="product")
+    (info,) = OnnxBackend().inspect(OnnxBackend().load(net.model("y"))).low()
+    assert info.key.name == "product"
+
+
+def test_whole_numbers_are_not_written_out_wider() -> None:
+    net = onnx_models.Net()
+    places = net.const("places", np.arange(1024, dtype=np.int32).reshape(64, 16) % 256)
+    wide = net.op("Cast", [places], to=TensorProto.INT64)
+    rows = net.op("Gather", [net.weight("table", 256), wide])
+    taken = net.op("Transpose", [rows], perm=[1, 0])
+    net.op("MatMul", [net.input("x", ["n", 16]), taken], "y")
+    loaded = OnnxBackend().load(net.model("y"))
+    assert loaded.prepared.nbytes <= loaded.graph.nbytes
+
+
+@pytest.mark.parametrize("width", [6, 7])
+def test_slopes_of_old_models_lie_along_the_channels(width: int) -> None:
+    net = onnx_models.Net(6)
+    made = net.op("Conv", [net.input("x", ["n", 3, 6, width]), net.weight("w", 6, 3, 1, 1)])
+    model = net.model(net.op("PRelu", [made, net.weight("slopes", 6)], "y"), ir=4)
+    feeds = {"x": np.random.default_rng(0).standard_normal((2, 3, 6, width)).astype(np.float32)}
+    (found,) = OnnxBackend().load(model).session.run(None, feeds)
+    weight, slopes = (numpy_helper.to_array(tensor) for tensor in net.weights)
+    plain = np.einsum("oi,nihw->nohw", weight[:, :, 0, 0], feeds["x"])
+    np.testing.assert_allclose(
+        found, np.where(plain < 0, plain * slopes.reshape(-1, 1, 1), plain), atol=1e-5
+    )
+
+
+def test_a_function_that_calls_itself_is_refused_in_one_sentence() -> None:
+    net = onnx_models.Net()
+    model = net.model(net.op("Own", [net.input("x", ["n", 16])], domain="mine"))
+    body = [helper.make_node("Own", ["a"], ["b"], domain="mine")]
+    opsets = [helper.make_opsetid("mine", 1)]
+    model.functions.append(helper.make_function("mine", "Own", ["a"], ["b"], body, opsets))
+    model.opset_import.extend(opsets)
+    with pytest.raises(UnsupportedModel, match="its functions can't be written out"):
+        OnnxBackend().load(model)
+
+
+def test_what_another_quantizer_left_in_floats_is_quantized() -> None:
+    net = onnx_models.Net()
+    scale, zero = net.const("s", np.float32(0.05)), net.const("z", np.uint8(128))
+    low = net.op("QuantizeLinear", [net.input("x", ["n", 16]), scale, zero])
+    real = net.op("DequantizeLinear", [low, scale, zero])
+    whole = net.const("w", np.ones((16, 16), np.int8))
+    stored = net.op("DequantizeLinear", [whole, scale, net.const("zw", np.int8(0))])
+    first = net.op("MatMul", [real, stored], name="low already")
+    again = net.op("QuantizeLinear", [net.op("Softmax", [first]), scale, zero])
+    net.op("MatMul", [net.op("DequantizeLinear", [again, scale, zero]), net.weight("v", 16, 16)],
+           "y", name="left in floats")  # fmt: skip
+    able = OnnxBackend().inspect(OnnxBackend().load(net.model("y")))
+    assert [info.key.name for info in able.low()] == ["left in floats"]
+    assert {info.reason for key, info in able.ops.items() if key.name == "low already"} == {
+        "already quantized"
+    }
+
+
+@pytest.mark.parametrize("form", ["ort", "layout"])
+def test_files_of_the_runtimes_own_are_told_by_what_to_give(form: str, tmp_path: Path) -> None:
+    net = onnx_models.Net()
+    image = net.input("x", [1, 16, 8, 8])
+    model = net.model(net.op("Conv", [image, net.weight("w", 16, 16, 3, 3)]))
+    options = ort.SessionOptions()
+    options.log_severity_level = 3
+    options.optimized_model_filepath = str(tmp_path / f"made.{'ort' if form == 'ort' else 'onnx'}")
+    if form == "ort":
+        options.add_session_config_entry("session.save_model_format", "ORT")
+    ort.InferenceSession(model.SerializeToString(), options)
+    if form == "ort":
+        with pytest.raises(UnsupportedModel, match=r"give the \.onnx file"):
+            lpot.tune(options.optimized_model_filepath, [{"x": np.ones((1, 16, 8, 8), "f")}])
+        return
+    loaded = OnnxBackend().load(options.optimized_model_filepath)
+    laid_out = {node.name for node in loaded.graph.nodes if "nchwc" in node.domain}
+    assert laid_out, "the runtime no longer lays it out: this test is void"
+    found = OnnxBackend().inspect(loaded).ops
+    told = {info.reason for key, info in found.items() if key.name in laid_out}
+    assert all("give the model that this file was made from" in reason for reason in told)
+
+
+def test_a_file_that_grew_is_told(tmp_path: Path) -> None:
+    net = onnx_models.Net()
+    model = net.model(net.op("MatMul", [net.input("x", ["n", 2]), net.weight("w", 2, 2)]))
+    grown = tuned(model, tmp_path, [{"x": X[:, :2]}])
+    assert grown.sizes is not None and grown.sizes[1] > grown.sizes[0]
+    assert any("it is larger than FP32" in note for note in grown.notes)

@@ -12,8 +12,13 @@ import onnxruntime as ort
 
 from backends.onnx.nets import Net, cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.load import load_graph
+from lpot.backends.onnx.prepare import PASSES, Pass, Probe, apart, prepare
 from lpot.backends.onnx.run import session
 from lpot.core.space import restrict
+from onnx_models import Net as Writer
+from random_graphs import odd_graph
 
 
 def outputs(graph: object, feeds: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -159,7 +164,6 @@ def test_equalize_layers_mends_what_was_torn(pair: tuple[str, str]) -> None:
     loaded = backend.load(torn(cnn(), *pair))
     truth = outputs(loaded.graph, feeds)[0]
     # Folding BN rounds; equalization on top of it must not change a single bit.
-    from lpot.backends.onnx import PASSES
     from lpot.backends.onnx.passes.equalize_layers import equalize_layers
 
     graph = loaded.graph
@@ -201,3 +205,114 @@ def test_fused_ops_of_an_optimised_file_are_taken_apart(tmp_path) -> None:  # ty
     seen = backend.observe(loaded, images(), (0,))[0]
     built = backend.build(loaded, space.default(), seen)
     assert all(built.precisions[key] == "int8" for key in space.choices if key.name in fused)
+
+
+PLAIN = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_no_pass_changes_what_an_odd_graph_computes(block: int) -> None:
+    for seed in range(500 * block, 500 * (block + 1)):
+        graph, _ = load_graph(odd_graph(seed))
+        feeds = {"x": np.random.default_rng(seed).standard_normal(graph.shapes["x"]).astype("f")}
+        truth = session(graph, PLAIN).run(None, feeds)
+        whole = graph
+        for step in PASSES:
+            whole = step(whole)
+        if whole is not graph:
+            found = session(whole, PLAIN).run(None, feeds)
+            assert apart(truth, found) < 1e-4, f"seed {seed}"
+
+
+def test_an_empty_optional_input_does_not_end_the_runtime() -> None:
+    """Its fusions of LayerNormalization look at a bias that is named as missing."""
+    net = Writer()
+    shape = [2, 4, 4]
+    names = [net.input("x", shape), net.weight("scale", 4, 4), ""]
+    model = net.model(net.op("LayerNormalization", names, axis=1))
+    OnnxBackend().load(model)
+    for seed in (9, 11, 17):  # the same, in graphs drawn at random
+        OnnxBackend().load(odd_graph(seed))
+
+
+def test_the_odd_graphs_have_what_they_are_for() -> None:
+    nodes, shared, twice, changed = set(), 0, 0, set()
+    for seed in range(300):
+        model = odd_graph(seed)
+        read = [name for node in model.graph.node for name in node.input if name]
+        constants = {tensor.name for tensor in model.graph.initializer}
+        nodes |= {node.op_type for node in model.graph.node}
+        shared += any(read.count(name) > 1 for name in constants)
+        twice += any(len(set(node.input)) < len(node.input) for node in model.graph.node)
+        graph, _ = load_graph(model)
+        for step in PASSES:
+            changed |= {step.__name__} if step(graph) is not graph else set()
+    assert len(nodes) > 20 and shared > 30 and twice > 10
+    never = {"split_fused", "widen_halves"}  # their ops are other files' own
+    assert changed == {step.__name__ for step in PASSES} - never
+
+
+def _worse(graph: Graph) -> Graph:
+    """A pass that is wrong in one channel of one weight."""
+    name = next(name for name, array in graph.weights.items() if array.ndim > 1)
+    array = graph.weights[name].copy()
+    array[0] *= 1.5
+    return graph.replaced(graph.nodes, {**graph.weights, name: array})
+
+
+def _broken(graph: Graph) -> Graph:
+    """One whose graph the runtime refuses."""
+    return graph.replaced(graph.nodes[1:], graph.weights)
+
+
+@pytest.mark.parametrize("wrong", [_worse, _broken])
+def test_a_pass_that_changes_the_model_is_left_out_and_told(
+    wrong: Pass, caplog: pytest.LogCaptureFixture
+) -> None:
+    graph, _ = load_graph(cnn())
+    prepared = prepare(graph, session(graph), (*PASSES[:6], wrong, *PASSES[6:]))
+    kinds = {node.op_type for node in prepared.nodes}
+    assert "BatchNormalization" not in kinds, "the passes that are right must stay"
+    assert wrong.__name__ in caplog.text
+    feeds = {"x": images()[0][0]}
+    assert apart(outputs(graph, feeds), outputs(prepared, feeds)) < 1e-4
+
+
+def test_a_model_that_rounding_itself_tosses_about_keeps_its_passes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Writer()
+    last = net.input("x", ["n", 3, 8, 8])
+    for index in range(2):
+        last = net.op("Conv", [last, net.weight(f"w{index}", 3, 3, 3, 3)], pads=[1] * 4)
+        parts = [net.const(f"{part}{index}", np.full(3, 0.7, np.float32)) for part in "gbmv"]
+        last = net.op("BatchNormalization", [last, *parts])
+    scaled = net.op("Mul", [last, net.const("much", np.float32(1e7))])
+    graph, _ = load_graph(net.model(net.op("Sin", [scaled], "y")))
+    prepared = prepare(graph, session(graph))
+    assert "BatchNormalization" not in {node.op_type for node in prepared.nodes}
+    assert not caplog.text
+
+
+def test_a_deep_net_that_forgets_its_input_keeps_its_passes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    net = Writer()
+    last = net.input("x", ["n", 8, 4, 4])
+    for index in range(150):
+        last = net.op("Conv", [last, net.weight(f"w{index}", 8, 8, 1, 1)])
+        parts = [net.const(f"{part}{index}", np.ones(8, np.float32)) for part in "gbmv"]
+        last = net.op("Relu", [net.op("BatchNormalization", [last, *parts])])
+    graph, _ = load_graph(net.model(last))
+    kinds = {node.op_type for node in prepare(graph, session(graph)).nodes}
+    assert kinds == {"Conv", "Relu"} and not caplog.text
+
+
+def test_open_sizes_are_guessed_until_the_model_runs() -> None:
+    net = Writer()
+    image = net.input("x", ["n", 3, "h", "w"])
+    last = net.op("Conv", [image, net.weight("w", 4, 3, 3, 3)])
+    flat = net.op("Reshape", [last, net.const("shape", np.array([-1, 4 * 30 * 30]))])
+    graph, _ = load_graph(net.model(net.op("MatMul", [flat, net.weight("v", 3600, 2)], "y")))
+    probe = Probe.found(graph, session(graph))
+    assert probe is not None and probe.feeds["x"].shape == (2, 3, 32, 32)

@@ -6,6 +6,7 @@ from collections import UserDict, namedtuple
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -14,6 +15,8 @@ import torch
 from torch import nn
 
 import lpot
+from lpot.backends.torch.data import to_tensor
+from lpot.core.errors import DataError
 
 Pair = namedtuple("Pair", "left right")
 
@@ -132,3 +135,13 @@ def test_objects_that_hold_tensors_are_given_as_they_are(
         module, loader, evaluate=evaluate, workspace=tmp_path, goal=0.5, measure_speed=False
     )
     assert result.met and set(result.model.precisions.values()) == {"int8"}
+
+
+@pytest.mark.parametrize("form", [">f4", ">f8", "O"])
+def test_arrays_of_every_form_become_tensors(form: str) -> None:
+    base = np.arange(6, dtype=np.float32).reshape(2, 3)
+    made = to_tensor(base.astype(form)[::-1])
+    assert made.dtype == torch.float32
+    np.testing.assert_array_equal(made.numpy(), base[::-1])
+    with pytest.raises(DataError, match="are masked"):
+        to_tensor(np.ma.masked_greater(base, 3))

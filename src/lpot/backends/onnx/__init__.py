@@ -19,6 +19,7 @@ from lpot.backends.onnx import save as saving
 from lpot.backends.onnx.advise import input_stats, useful_repairs
 from lpot.backends.onnx.bodies import Body, parts, places, put_back
 from lpot.backends.onnx.build import Corrections, build_graph
+from lpot.backends.onnx.child import check_opens
 from lpot.backends.onnx.decoder.in_place import InPlace
 from lpot.backends.onnx.gains import gains
 from lpot.backends.onnx.graph import Graph
@@ -26,23 +27,11 @@ from lpot.backends.onnx.inspect import inspect, key_of
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.observe import observe
-from lpot.backends.onnx.passes.equalize_layers import equalize_layers
-from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
-from lpot.backends.onnx.passes.fold_constants import fold_constants
-from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
-from lpot.backends.onnx.passes.merge_reshapes import merge_reshapes
-from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
-from lpot.backends.onnx.passes.pool_means import pool_means
-from lpot.backends.onnx.passes.raise_opset import raise_opset
-from lpot.backends.onnx.passes.reorder_gelu import reorder_gelu
 from lpot.backends.onnx.passes.smooth_channels import smooth_channels, smoothed_means
-from lpot.backends.onnx.passes.split_fused import split_fused
 from lpot.backends.onnx.passes.spread_layernorm import spread_layernorm
-from lpot.backends.onnx.passes.spread_transposed_conv import spread_transposed_conv
 from lpot.backends.onnx.passes.store_halves import store_halves
-from lpot.backends.onnx.passes.widen_halves import widen_halves
-from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.plan import observed_tensors, plan
+from lpot.backends.onnx.prepare import prepare
 from lpot.backends.onnx.profile import profile
 from lpot.backends.onnx.rank import rank
 from lpot.backends.onnx.recurrent import with_domain
@@ -59,22 +48,6 @@ from lpot.core.results.profile import OpTime
 from lpot.core.results.report import GraphNode
 from lpot.core.results.tensors import Pair
 from lpot.core.space import Capability, Rule
-
-PASSES = (
-    raise_opset,
-    split_fused,
-    widen_halves,
-    fold_constants,
-    write_as_matmul,
-    fold_batchnorm,
-    reorder_gelu,
-    spread_transposed_conv,
-    pool_means,
-    normalize_gemm,
-    equalize_layers,
-    fuse_matmul_bias,
-    merge_reshapes,
-)
 
 
 class OnnxBackend(Backend[OnnxModel]):
@@ -106,8 +79,7 @@ class OnnxBackend(Backend[OnnxModel]):
         return self._prepared(model)
 
     def _prepared(self, model: OnnxModel) -> OnnxModel:
-        for step in PASSES:
-            model.prepared = step(model.prepared)
+        model.prepared = prepare(model.graph, model.session)
         found = []
         for node, item, proto in places(model.prepared):
             with suppress(UnsupportedModel):  # one that is no model by itself stays as it is
@@ -172,6 +144,7 @@ class OnnxBackend(Backend[OnnxModel]):
             for body in inner.values():
                 precisions |= body.precisions
         graph = with_domain(graph)
+        check_opens(graph, int(onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL))  # as users do
         probe = observations.probe[0] if observations is not None and observations.probe else None
         return OnnxModel(self, graph, recipe=recipe, precisions=precisions, probe=probe)
 

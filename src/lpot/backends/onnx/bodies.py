@@ -123,7 +123,26 @@ def _formal_inputs(graph: Graph, node: NodeProto, body: GraphProto) -> list[Valu
                 return None
             twin = helper.make_tensor_value_info(value.name, kind, None)
         found.append(twin)
+    if node.op_type == "Loop":
+        for twin, name in zip(found[2:], node.input[2:], strict=False):
+            _open_state(twin, graph.shapes.get(name))
     return found if len(found) == len(body.input) else None
+
+
+def _open_state(state: ValueInfoProto, begun: tuple[int | str | None, ...] | None) -> None:
+    """The runtime does not hold a Loop's states to the sizes that its body declares for them.
+
+    `begun` is the shape of the value that the first turn is given.
+    """
+    tensor = state.type.tensor_type
+    if begun is None or not tensor.HasField("shape"):
+        return
+    if len(tensor.shape.dim) != len(begun):
+        tensor.ClearField("shape")
+        return
+    for dim, size in zip(tensor.shape.dim, begun, strict=True):
+        if dim.HasField("dim_value") and dim.dim_value != size:
+            dim.ClearField("dim_value")
 
 
 # -- back into the model -------------------------------------------------------------------------

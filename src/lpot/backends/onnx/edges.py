@@ -38,7 +38,9 @@ def edge_groups(
         group = tuple(dict.fromkeys(keys[op] for op in _around(graph, name) if op in keys))
         if group and name not in plan(graph, recipe.with_float(group)).tensors:
             found.append((name, group))
-    return found[:MOST]
+        if len(found) == MOST:
+            break
+    return found
 
 
 def _around(graph: Graph, name: str) -> Iterator[str]:
@@ -49,10 +51,11 @@ def _around(graph: Graph, name: str) -> Iterator[str]:
         if before is not None and before.op_type in COMPUTE:
             yield before.name
             break
-    waiting = [name]
+    waiting, known = [name], {name}
     while waiting:
         for user in graph.consumers.get(waiting.pop(), ()):
             if user.op_type in COMPUTE:
                 yield user.name
             elif user.op_type not in ARITHMETIC:  # what hands the same values on
-                waiting.extend(user.output)
+                waiting += set(user.output) - known
+                known |= set(user.output)

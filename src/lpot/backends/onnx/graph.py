@@ -53,12 +53,21 @@ class Graph:
 
     @cached_property
     def consumers(self) -> dict[str, list[NodeProto]]:
-        """Tensor → nodes that read it; a node whose subgraph reads it counts."""
+        """Tensor → nodes that read it, once for each time; a node whose subgraph reads it counts.
+
+        One list for a tensor that a node reads twice would say that nobody else minds a change.
+        """
         found: dict[str, list[NodeProto]] = {}
         for node in self.nodes:
-            for name in dict.fromkeys(reads(node)):
+            for name in reads(node):
                 found.setdefault(name, []).append(node)
         return found
+
+    @cached_property
+    def read_inside(self) -> frozenset[str]:
+        """The tensors that a subgraph reads from outside."""
+        bodies = (body for node in self.nodes for body in subgraphs(node))
+        return frozenset(name for body in bodies for name in outer_reads(body))
 
     @property
     def nbytes(self) -> int:

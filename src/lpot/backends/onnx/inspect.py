@@ -32,6 +32,7 @@ from lpot.core.space import Capability, OpInfo
 QUANTIZED = ("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear")
 PLUMBING = ("Shape", "Constant", "ConstantOfShape", "Size", "Range", "Identity")
 STANDARD = ("", "ai.onnx")
+LAYOUT = "com.microsoft.nchwc"
 LARGE = 65536  # entries of a table
 LONELY = "INT8 pays off only between INT8 ops, which it does not have on both sides"
 
@@ -133,6 +134,11 @@ def why_not(graph: Graph, node: NodeProto) -> str:
         if node.op_type in PLACES:
             return "runs other ops, which are listed separately"
         return "contains a subgraph, which is not quantized"
+    if node.domain == LAYOUT:
+        return (
+            "already laid out for one kind of CPU by ONNX Runtime's optimiser: "
+            "give the model that this file was made from"
+        )
     if node.domain not in STANDARD:
         return f"op of the domain {node.domain!r}, unknown to the quantizer"
     kind = node.op_type
@@ -223,6 +229,13 @@ def _follower_reason(graph: Graph, node: NodeProto) -> str:
 
 
 def _touches_quantized(graph: Graph, node: NodeProto) -> bool:
+    """Its weight is, or, without one, what it reads or who reads it.
+
+    Files of which a part was quantized hand floats over to the rest of it, by DequantizeLinear.
+    """
+    if node.op_type in COMPUTE:
+        weight = graph.producers.get(node.input[1]) if len(node.input) > 1 else None
+        return weight is not None and weight.op_type in QUANTIZED
     neighbours = [graph.producers.get(name) for name in node.input]
     neighbours += [user for name in node.output for user in graph.consumers.get(name, ())]
     return any(item is not None and item.op_type in QUANTIZED for item in neighbours)

@@ -58,9 +58,13 @@ def _conv(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
 
 def _gemm(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:
     plain = attribute(node, "alpha", 1.0) == 1.0 and attribute(node, "beta", 1.0) == 1.0
-    if attribute(node, "transA", 0) or not plain:
+    weight, bias = graph.weights.get(node.input[1]), _input(node, 2)
+    if attribute(node, "transA", 0) or not plain or weight is None or weight.ndim != 2:
         return None
-    return Layer(node, node.input[0], node.input[1], _input(node, 2), 1, 1)
+    columns = weight.shape[0 if attribute(node, "transB", 0) else 1]
+    if bias and (not graph.is_constant(bias) or graph.weights[bias].shape != (columns,)):
+        return None  # numbers for rows, or one for all columns: no channel has its own
+    return Layer(node, node.input[0], node.input[1], bias, 1, 1)
 
 
 def _matmul(graph: Graph, node: NodeProto, rank: int | None) -> Layer | None:

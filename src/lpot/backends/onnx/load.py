@@ -31,6 +31,8 @@ OLDEST = 7  # the first opset that ONNX Runtime runs; older models are converted
 CONVERTED = 13
 # What numpy and onnx raise over a tensor that is not what it says.
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError)
+# What stands behind the first four bytes of a file of ONNX Runtime's own format.
+_ORT_FORMAT = b"ORTM"
 _FOREIGN = (
     (
         b"PK\x03\x04",
@@ -77,6 +79,11 @@ def _read(path: Path) -> ModelProto:
     for magic, meaning in _FOREIGN:
         if start.startswith(magic):
             raise UnsupportedModel(f"{path}: not an ONNX model but {meaning}")
+    if start[4:8] == _ORT_FORMAT:
+        raise UnsupportedModel(
+            f"{path}: a file of ONNX Runtime's own format (.ort), which holds no model that can be "
+            "changed: give the .onnx file that it was made from"
+        )
     try:
         return onnx.load(os.fspath(path), load_external_data=False)
     except (DecodeError, ValueError, RuntimeError) as error:
@@ -112,16 +119,18 @@ def _to_graph(proto: ModelProto, folder: Path | None, what: str) -> Graph:
     except _DAMAGE as error:
         raise UnsupportedModel(f"{what}: a Constant is damaged ({error})") from error
     _name_nodes(proto)
-    nodes = _sorted([_copy(node) for node in proto.graph.node], what)
+    nodes = _sorted([_trimmed(node) for node in proto.graph.node], what)
     del proto.graph.sparse_initializer[:]
     del proto.graph.node[:]
     del proto.graph.initializer[:]
     del proto.graph.value_info[:]
     _drop_constant_inputs(proto, {*weights, *opaque})
+    header = ModelProto()
+    header.CopyFrom(proto)  # what was deleted from a message lives as long as the message
     # Weights that nobody reads are dropped: the runtime refuses them when handed over aside.
-    bare = Graph(proto, nodes, weights, opaque).replaced(nodes, weights)
+    bare = Graph(header, nodes, weights, opaque).replaced(nodes, weights)
     types, shapes = infer(bare)
-    return Graph(proto, nodes, bare.weights, bare.opaque, types, shapes)
+    return Graph(header, nodes, bare.weights, bare.opaque, types, shapes)
 
 
 def _readable(proto: ModelProto, what: str) -> ModelProto:
@@ -132,7 +141,12 @@ def _readable(proto: ModelProto, what: str) -> ModelProto:
             proto = inliner.inline_local_functions(proto)
         if 0 < opset < OLDEST:
             proto.ir_version = max(proto.ir_version, 4)  # weights need not be inputs, too
+            _spread_slopes(proto)
             proto = version_converter.convert_version(proto, CONVERTED)
+    except onnx.checker.ValidationError as error:  # one that calls itself, above all
+        raise UnsupportedModel(
+            f"{what}: its functions can't be written out ({first_line(error)}): export it again"
+        ) from error
     except (RuntimeError, ValueError, version_converter.ConvertError) as error:
         if 0 < opset < OLDEST:
             raise UnsupportedModel(
@@ -141,6 +155,25 @@ def _readable(proto: ModelProto, what: str) -> ModelProto:
             ) from error
         logger.info("the model's functions could not be inlined: %s", first_line(error))
     return proto
+
+
+def _spread_slopes(proto: ModelProto) -> None:
+    """PRelu's slopes lay along the channels before opset 7, and along the last axis since.
+
+    The converter leaves them as they are.
+    """
+    tensors = {tensor.name: tensor for tensor in proto.graph.initializer}
+    known = onnx.shape_inference.infer_shapes(proto).graph
+    values = (*known.value_info, *known.input)
+    ranks = {value.name: len(value.type.tensor_type.shape.dim) for value in values}
+    for node in proto.graph.node:
+        slope = tensors.get(node.input[1]) if node.op_type == "PRelu" else None
+        if slope is not None and len(slope.dims) == 1 and slope.dims[0] > 1:
+            twin = proto.graph.initializer.add()
+            twin.CopyFrom(slope)
+            twin.name = f"{node.output[0]}/slope"
+            twin.dims.extend([1] * (ranks.get(node.input[0], 2) - 2))
+            node.input[1] = twin.name
 
 
 def _open_dimensions(proto: ModelProto) -> None:
@@ -251,6 +284,17 @@ def _lift_constants(
 def _copy(node: onnx.NodeProto) -> onnx.NodeProto:
     twin = onnx.NodeProto()
     twin.CopyFrom(node)
+    return twin
+
+
+def _trimmed(node: onnx.NodeProto) -> onnx.NodeProto:
+    """Without empty names behind the last input: to leave out is the same as to name nothing.
+
+    The runtime's fusions of LayerNormalization end the process over an empty bias.
+    """
+    twin = _copy(node)
+    while twin.input and not twin.input[-1]:
+        del twin.input[-1]
     return twin
 
 

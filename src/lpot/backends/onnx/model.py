@@ -14,6 +14,7 @@ from lpot.backends.onnx.build import WeightCache
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import input_specs
 from lpot.core.batch import Inputs, InputSpec
+from lpot.core.cpu import give_back
 from lpot.core.model import Model
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.repairs import Repairs
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 # Protobuf's limit is 2 GiB; some room is left for the nodes.
 EMBED_LIMIT = 2**31 - 2**27
+LARGE = 2**27  # bytes of weights, of which no more is held than is needed at a time
 
 
 class OnnxModel(Model):
@@ -63,6 +65,12 @@ class OnnxModel(Model):
             self._session = self.backend.open(self.graph, self.recipe)
         return self._session
 
+    def rest(self) -> None:
+        """Let go of a large model's session, which holds its weights a second time, packed."""
+        if self.nbytes > LARGE:
+            self._session = None
+            give_back()
+
     @property
     def runner(self) -> Any:
         return self.session
@@ -76,6 +84,7 @@ class OnnxModel(Model):
         if self.backend.present is not None:
             return self.backend.present(self)
         if self.nbytes < EMBED_LIMIT:
+            self.rest()
             return self.graph.embedded()
         if self.source and self.recipe is None:
             return self.source

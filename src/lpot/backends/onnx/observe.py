@@ -6,7 +6,8 @@ its maximum and at most 64 Ki sampled values, whatever its size.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import numpy as np
@@ -16,23 +17,32 @@ from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.model import OnnxModel
 from lpot.backends.onnx.passes.correct_bias import mean_inputs
 from lpot.backends.onnx.passes.smooth_channels import PRODUCTS
-from lpot.backends.onnx.run import run_session, session
+from lpot.backends.onnx.run import ORT_ERRORS
+from lpot.backends.onnx.segments import Piece, Segment, Tensors, cut_evenly, piece
 from lpot.core.batch import Inputs
+from lpot.core.errors import DataError, first_line
 from lpot.core.inputs import by_name
 from lpot.core.numerics.histogram import TensorStats
 from lpot.core.numerics.observations import ChannelStats, Observations, Snapshots, copied
 
 SAMPLED = 65536
+SAMPLING: Mapping[str, np.ndarray] = {
+    "lpot/sampled": np.array(SAMPLED, np.int64),
+    "lpot/one": np.array([1], np.int64),
+    "lpot/flat": np.array([-1], np.int64),
+    "lpot/start": np.array([0], np.int64),
+    "lpot/end": np.array([np.iinfo(np.int64).max], np.int64),
+}
+DEEP = 256  # tensors that are looked at in one session
+EACH, MOST = 64, 64  # of a deep graph: tensors of a part at least, and parts at most
 
 
 def observe(
     model: OnnxModel, tensors: Sequence[str], batches: Iterable[Inputs], sizes: Sequence[int]
 ) -> dict[int, Observations]:
     """A snapshot for each size; size 0 stands for everything the loader gives."""
-    products = product_inputs(model.prepared, tensors)
-    averaged = {name: rank for name, rank in mean_inputs(model.prepared).items() if name in tensors}
-    graph = augment(model.prepared, tensors, products, averaged) if tensors else None
-    watched = session(graph) if graph is not None else None
+    model.rest()
+    stretches = list(_stretches(model.prepared, tensors))
     stats = {name: TensorStats.empty() for name in tensors}
     channels = ChannelStats()
     found = Snapshots(
@@ -44,14 +54,17 @@ def observe(
     for inputs in batches:
         feeds = by_name(model.inputs, inputs)
         count = _count(feeds)
-        if watched is not None:
-            outputs = run_session(watched, model.inputs, feeds)
-            _update(stats, tensors, outputs)
-            rest = iter(outputs[3 * len(tensors) :])
-            for name in products:
-                channels.widen(name, next(rest), next(rest))
-            for name in averaged:
-                channels.average(name, next(rest), count / (found.seen + count))
+        values = dict(feeds)
+        for stretch in stretches:
+            outputs = stretch.run(values)
+            for name in stretch.tensors:
+                low, high, sample = (next(outputs) for _ in range(3))
+                if sample.size:
+                    stats[name].update(sample, float(low), float(high))
+            for name in stretch.products:
+                channels.widen(name, next(outputs), next(outputs))
+            for name in stretch.averaged:
+                channels.average(name, next(outputs), count / (found.seen + count))
         found.add(feeds, count)
         if found.is_complete:
             break
@@ -62,16 +75,59 @@ def _count(feeds: Mapping[str, np.ndarray]) -> int:
     return next((array.shape[0] for array in feeds.values() if array.ndim), 1)
 
 
-def _update(
-    stats: Mapping[str, TensorStats], tensors: Sequence[str], outputs: list[np.ndarray]
-) -> None:
-    for index, name in enumerate(tensors):
-        low, high, values = outputs[3 * index : 3 * index + 3]
-        if values.size:
-            stats[name].update(values, float(low), float(high))
+@dataclass(eq=False)
+class _Stretch:
+    """A part of the graph with what is looked at in it; the whole graph, unless it is deep."""
+
+    graph: Graph
+    tensors: Sequence[str]
+    products: Mapping[str, int]
+    averaged: Mapping[str, int]
+    leaves: tuple[str, ...] = ()  # what the next stretch reads
+    opened: Piece | None = None
+
+    def run(self, values: Tensors) -> Iterator[np.ndarray]:
+        """What is asked of the tensors; `values` become what the next stretch reads."""
+        if self.opened is None:
+            made = [name for name in self.leaves if name not in values]
+            asked = [*made, *self.graph.outputs]
+            self.opened = piece(self.graph, self.graph.nodes, values, asked, self.graph.weights)
+        found: Tensors = {}
+        if self.opened.outputs:
+            try:
+                (found,) = self.opened.run([values])
+            except ORT_ERRORS as error:
+                shapes = {name: value.shape for name, value in values.items()}
+                raise DataError(
+                    f"ONNX Runtime failed on a batch of {shapes}: {first_line(error)}"
+                ) from error
+        passed = {name: found[name] if name in found else values[name] for name in self.leaves}
+        values.clear()
+        values |= passed
+        return (found[name] for name in self.graph.outputs)
 
 
-def product_inputs(graph: Graph, tensors: Sequence[str]) -> dict[str, int]:
+def _stretches(graph: Graph, tensors: Sequence[str]) -> Iterator[_Stretch]:
+    """Graphs to run one after the other.
+
+    The runtime takes the square of a graph's size to open it: deep ones are looked at in parts.
+    """
+    wanted = dict.fromkeys(tensors)
+    products = product_inputs(graph, wanted)
+    averaged = {name: rank for name, rank in mean_inputs(graph).items() if name in wanted}
+    parts = [Segment(graph.nodes, graph.inputs, ())] if tensors else []
+    if len(tensors) > DEEP:
+        parts = cut_evenly(graph, wanted, max(EACH, len(tensors) // MOST))
+    for index, part in enumerate(parts):
+        made = [name for node in part.nodes for name in node.output]
+        own = [name for name in (*([] if index else graph.inputs), *made) if name in wanted]
+        lengths = {name: products[name] for name in own if name in products}
+        ranks = {name: averaged[name] for name in own if name in averaged}
+        bare = replace(graph, nodes=part.nodes)
+        yield _Stretch(augment(bare, own, lengths, ranks), own, lengths, ranks, part.leaves)
+
+
+def product_inputs(graph: Graph, tensors: Collection[str]) -> dict[str, int]:
     """Inputs of matrix products with a constant weight, and how many channels each has."""
     found: dict[str, int] = {}
     for node in graph.nodes:
@@ -95,13 +151,7 @@ def augment(
     """
     nodes: list[NodeProto] = list(graph.nodes)
     outputs: list[ValueInfoProto] = []
-    constants: dict[str, np.ndarray] = {
-        "lpot/sampled": np.array(SAMPLED, np.int64),
-        "lpot/one": np.array([1], np.int64),
-        "lpot/flat": np.array([-1], np.int64),
-        "lpot/start": np.array([0], np.int64),
-        "lpot/end": np.array([np.iinfo(np.int64).max], np.int64),
-    }
+    constants = dict(SAMPLING)
     for index, name in enumerate(tensors):
         stem = f"lpot/{index}"
         nodes += _reductions(stem, name)
@@ -137,7 +187,9 @@ def augment(
     )
 
 
-def _reductions(stem: str, name: str) -> list[NodeProto]:
+def sampled(stem: str, name: str) -> list[NodeProto]:
+    """`stem`/sample: every so many-th value of a tensor; needs the constants in SAMPLING."""
+
     def make(kind: str, inputs: list[str], output: str, **attributes: object) -> NodeProto:
         return helper.make_node(
             kind, inputs, [f"{stem}/{output}"], name=f"{stem}/{output}", **attributes
@@ -154,8 +206,18 @@ def _reductions(stem: str, name: str) -> list[NodeProto]:
             [f"{stem}/all", "lpot/start", "lpot/end", "lpot/start", f"{stem}/stride"],
             "sample",
         ),
-        make("ReduceMin", [f"{stem}/all"], "min", keepdims=0),
-        make("ReduceMax", [f"{stem}/all"], "max", keepdims=0),
+    ]
+
+
+def _reductions(stem: str, name: str) -> list[NodeProto]:
+    return [
+        *sampled(stem, name),
+        *(
+            helper.make_node(
+                kind, [f"{stem}/all"], [f"{stem}/{word}"], name=f"{stem}/{word}", keepdims=0
+            )
+            for kind, word in (("ReduceMin", "min"), ("ReduceMax", "max"))
+        ),
     ]
 
 

@@ -6,7 +6,7 @@ has no way to give floats. Ops that pay only between INT8 neighbours drop out wh
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from onnx import NodeProto
@@ -51,8 +51,36 @@ def plan(graph: Graph, recipe: Recipe, minmax: Collection[str] = ()) -> Plan:
     _drop_lonely(graph, low, clamps)
     roots = _roots(graph, low)
     tensors = _tensors(graph, low, clamps, roots)
+    if moved := _moved_into_subgraphs(graph, low, tensors):
+        low |= moved
+        roots = _roots(graph, low)
+        tensors = _tensors(graph, low, clamps, roots)
     tensors |= {name: "minmax" for name in minmax if name in tensors}
     return Plan(low, dynamic, clamps, tensors, roots)
+
+
+def _moved_into_subgraphs(
+    graph: Graph, low: Mapping[str, OpConfig], tensors: Mapping[str, str]
+) -> dict[str, OpConfig]:
+    """Ops that only move what an INT8 op made, to where a subgraph reads it: they move INT8.
+
+    The values are the same. With floats, the runtime would carry the DequantizeLinear before such
+    an op behind it, to all who read, and end the process over a reader that is a subgraph.
+    """
+    wanted = set(graph.read_inside)
+    carriers: list[NodeProto] = []
+    for node in reversed(graph.nodes) if wanted else ():
+        if node.op_type in MOVING and not wanted.isdisjoint(node.output):
+            wanted.add(node.input[0])
+            carriers.append(node)
+    made = {name for node in graph.nodes if node.name in low for name in node.output}
+    carried = made.intersection(tensors) if carriers else set()
+    found: dict[str, OpConfig] = {}
+    for node in reversed(carriers):
+        if node.input[0] in carried:
+            carried.add(node.output[0])
+            found |= {} if node.name in low else {node.name: FOLLOW}
+    return found
 
 
 def _is_derived_follower(node: NodeProto) -> bool:
@@ -91,23 +119,39 @@ def _clamps(graph: Graph, low: dict[str, OpConfig]) -> dict[str, str]:
 def _drop_lonely(graph: Graph, low: dict[str, OpConfig], clamps: dict[str, str]) -> None:
     """Take out, until nothing changes, the followers that lack an INT8 neighbour on either side."""
     nodes = {node.name: node for node in graph.nodes}
-    needy = [
+    needy = dict.fromkeys(
         name
         for name in low
         if nodes[name].op_type not in COMPUTE or is_depthwise(graph, nodes[name])
-    ]
-    changed = True
-    while changed:
-        changed = False
-        for name in needy:
-            if name not in low or name in clamps:
-                continue
-            if not _has_company(graph, nodes[name], low, clamps):
-                del low[name]
-                for clamp in [clamp for clamp, base in clamps.items() if base == name]:
-                    del clamps[clamp]
-                    low.pop(clamp, None)
-                changed = True
+    )
+    swallowed = {base: clamp for clamp, base in clamps.items()}
+    waiting = list(reversed(needy))
+    while waiting:
+        name = waiting.pop()
+        if name not in low or name in clamps or _has_company(graph, nodes[name], low, clamps):
+            continue
+        del low[name]
+        gone = [nodes[name]]
+        if clamp := swallowed.pop(name, ""):
+            del clamps[clamp]
+            low.pop(clamp, None)
+            gone.append(nodes[clamp])
+        others = (other.name for node in gone for other in _around(graph, node))
+        waiting += (name for name in others if name in needy)
+
+
+def _around(graph: Graph, node: NodeProto) -> Iterator[NodeProto]:
+    """Ops whose company it was: those that feed it and that it feeds, behind a clamp as well."""
+    for name in node.input:
+        before = graph.producers.get(name)
+        if before is not None:
+            yield before
+            if before.op_type in CLAMPING and before.input[0] in graph.producers:
+                yield graph.producers[before.input[0]]
+        if node.op_type in COMPUTE:  # on whose account the others found the tensor quantized
+            yield from graph.consumers.get(name, ())
+    for name in node.output:
+        yield from graph.consumers.get(name, ())
 
 
 def _has_company(

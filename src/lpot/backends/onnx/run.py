@@ -12,6 +12,7 @@ import onnxruntime as ort
 from onnx import TensorProto, helper
 from onnxruntime.capi import onnxruntime_pybind11_state as state
 
+from lpot.backends.onnx.child import check_opens
 from lpot.backends.onnx.graph import Graph
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import DataError, UnsupportedModel, first_line
@@ -30,8 +31,8 @@ ORT_ERRORS: tuple[type[Exception], ...] = (
     state.RuntimeException,
     state.EPFail,
 )
-# A damaged name breaks the message about it, too.
-REFUSALS: tuple[type[Exception], ...] = (*ORT_ERRORS, UnicodeDecodeError)
+# A damaged name breaks the message about it, too; a graph that a fusion has broken raises its own.
+REFUSALS: tuple[type[Exception], ...] = (*ORT_ERRORS, UnicodeDecodeError, RuntimeError)
 
 
 def session(
@@ -39,18 +40,23 @@ def session(
     level: ort.GraphOptimizationLevel = ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
     profile_to: str = "",
     takes_turns: bool = False,
+    packs: bool = True,
 ) -> ort.InferenceSession:
     """A session on a graph; the big tensors are shared with it, not copied through a proto.
 
     `profile_to` is the beginning of the file's name that the runtime writes its ops' times to.
     One that `takes_turns` leaves the cores to other sessions once a run is over: its threads would
-    look for work for some 50 ms otherwise, and take a core from whatever is timed next.
+    look for work for some 50 ms otherwise, and take a core from whatever is timed next. One that
+    does not pack has no second copy of the weights: enough for a run or two.
     """
+    check_opens(graph, int(level))
     skeleton, aside = graph.skeleton()
     options = _options()
     options.graph_optimization_level = level
     if takes_turns:
         options.add_session_config_entry("session.force_spinning_stop", "1")
+    if not packs:
+        options.add_session_config_entry("session.disable_prepacking", "1")
     if profile_to:
         options.enable_profiling = True
         options.profile_file_prefix = profile_to

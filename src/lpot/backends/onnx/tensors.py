@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
 import onnxruntime as ort
-from onnx import NodeProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
 
-from lpot.backends.onnx.graph import DERIVED, Graph, attribute
+from lpot.backends.onnx.graph import DERIVED, Graph, attribute, reads
 from lpot.backends.onnx.model import OnnxModel
-from lpot.backends.onnx.observe import augment
+from lpot.backends.onnx.observe import SAMPLING, sampled
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.batch import Inputs
 from lpot.core.recipe import OpKey
@@ -20,12 +21,16 @@ from lpot.core.results.tensors import Glimpse, OpTensors, Pair, stride_of
 # Optimised sessions would fuse what is looked at; INT8 kernels are used by both.
 QUICK = ort.GraphOptimizationLevel.ORT_ENABLE_BASIC
 FLOATS = (TensorProto.FLOAT, 0)  # 0: of unknown type
+# What the builder calls the integers of a weight.
+STORED = re.compile(r"(?P<stem>(?P<weight>.*)/(?:axis(?P<axis>\d+)|tensor)/.*)/data")
 
 
 def tensors(
     model: OnnxModel, low: OnnxModel, ops: Sequence[OpKey], inputs: Inputs
 ) -> dict[OpKey, Pair]:
     """First outputs and weights of the ops that both graphs have, by the FP32 model's names."""
+    model.rest()
+    low.rest()
     nodes = {node.name: node for node in model.prepared.nodes}
     wanted: dict[OpKey, str] = {}
     for key in ops:
@@ -38,9 +43,10 @@ def tensors(
     read = [_as_read(low.prepared, name) for name in wanted.values()]
     rounded = _glimpses(model, low.prepared, read, inputs)
     found: dict[OpKey, Pair] = {}
+    stored = _Stored(low.prepared)
     for key, before, after in zip(wanted, exact, rounded, strict=True):
         node = nodes[key.name]
-        weights = _weights(model.prepared, low.prepared, node)
+        weights = _weights(model.prepared, low.prepared, node, stored)
         found[key] = (OpTensors(before, weights[0]), OpTensors(after, weights[1]))
     return found
 
@@ -56,40 +62,54 @@ def _as_read(graph: Graph, name: str) -> str:
 
 
 def _glimpses(model: OnnxModel, graph: Graph, names: list[str], inputs: Inputs) -> list[Glimpse]:
+    """Samples of the tensors, from as much of the graph as makes them."""
     if not names:
         return []
     distinct = list(dict.fromkeys(names))
-    watched = augment(graph, distinct, {})
-    nodes = list(watched.nodes)
+    wanted = set(distinct)
+    kept: list[NodeProto] = []
+    for node in reversed(graph.nodes):
+        if not wanted.isdisjoint(node.output):
+            kept.append(node)
+            wanted.update(reads(node))
+    header = ModelProto()
+    header.CopyFrom(graph.header)
+    nodes = [*reversed(kept)]
     for index, name in enumerate(distinct):
+        nodes += sampled(f"lpot/{index}", name)
         output = f"lpot/shape/{index}"
         nodes.append(helper.make_node("Shape", [name], [output], name=output))
-        watched.header.graph.output.append(
-            helper.make_tensor_value_info(output, TensorProto.INT64, None)
+    del header.graph.output[:]
+    header.graph.output.extend(
+        helper.make_tensor_value_info(output, kind, None)
+        for index in range(len(distinct))
+        for output, kind in (
+            (f"lpot/{index}/sample", TensorProto.FLOAT),
+            (f"lpot/shape/{index}", TensorProto.INT64),
         )
-    whole = Graph(
-        watched.header, tuple(nodes), watched.weights, graph.opaque, graph.types, graph.shapes
     )
-    results = run_session(session(whole, QUICK), model.inputs, inputs)
+    bare = Graph(header, graph.nodes, graph.weights, graph.opaque, graph.types, graph.shapes)
+    whole = bare.replaced(nodes, {**graph.weights, **SAMPLING})
+    results = run_session(session(whole, QUICK, packs=False), model.inputs, inputs)
     found = {}
-    for index, name in enumerate(distinct):
-        shape = tuple(map(int, results[3 * len(distinct) + index]))
+    for name, values, sizes in zip(distinct, results[::2], results[1::2], strict=True):
+        shape = tuple(map(int, sizes))
         size = int(np.prod(shape)) if shape else 1
-        found[name] = Glimpse(results[3 * index + 2].astype(np.float32), shape, stride_of(size))
+        found[name] = Glimpse(values.astype(np.float32), shape, stride_of(size))
     return [found[name] for name in names]
 
 
 def _weights(
-    exact: Graph, low: Graph, node: NodeProto
+    exact: Graph, low: Graph, node: NodeProto, stored: _Stored
 ) -> tuple[Glimpse, Glimpse] | tuple[None, None]:
     """The op's weight, and what its integers stand for."""
     name = node.input[1] if len(node.input) > 1 else ""
     weight = exact.weights.get(name)
     if weight is None or weight.dtype != np.float32 or weight.ndim < 2:
         return None, None
-    twin = next((other for other in low.nodes if other.name == node.name), None)
+    twin = stored.nodes.get(node.name)
     if twin is None:  # dynamic: the op is spelled out, its integers go by the weight's name
-        real = _stored(low, name)
+        real = stored.real(name)
     elif _is_smoothed(low, twin):
         return None, None  # its channels were scaled: nothing to compare with
     else:
@@ -130,22 +150,30 @@ def _dequantized(graph: Graph, node: NodeProto) -> np.ndarray | None:
     return real
 
 
-def _stored(graph: Graph, name: str) -> np.ndarray | None:
-    for known, data in graph.weights.items():
-        stem, _, part = known.rpartition("/")
-        if part != "data" or not stem.startswith((f"{name}/axis", f"{name}/tensor")):
-            continue
-        scale = graph.weights.get(f"{stem}/scale")
-        if scale is None:
+class _Stored:
+    """A graph's nodes by name, and its integers by the name of the weight they stand for."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes = {node.name: node for node in graph.nodes}
+        self.stems: dict[str, tuple[str, str]] = {}
+        for known in graph.weights:
+            found = STORED.fullmatch(known)
+            if found is not None:
+                self.stems.setdefault(found["weight"], (found["stem"], found["axis"] or ""))
+
+    def real(self, name: str) -> np.ndarray | None:
+        stem, axis = self.stems.get(name, ("", ""))
+        data = self.graph.weights.get(f"{stem}/data")
+        scale = self.graph.weights.get(f"{stem}/scale")
+        if data is None or scale is None:
             return None
         if scale.ndim:
-            axis = int(stem[len(name) :].split("/")[1].removeprefix("axis"))
             form = [1] * data.ndim
-            form[axis] = -1
+            form[int(axis or 0)] = -1
             scale = scale.reshape(form)
         real: np.ndarray = data.astype(np.float32) * scale
         return real
-    return None
 
 
 def wiring(model: OnnxModel) -> tuple[GraphNode, ...]:

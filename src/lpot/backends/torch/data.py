@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.kernels.codes import decode
-from lpot.core.batch import Inputs
+from lpot.core.batch import Inputs, plain
 from lpot.core.errors import DataError
 
 
@@ -22,9 +22,9 @@ def to_tensor(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value if value.device.type == "cpu" else value.cpu()
     if isinstance(value, np.ndarray | np.generic):
-        return _from_numpy(np.asarray(value))
+        return _from_numpy(plain(value))
     if isinstance(value, list) and value and _is_numbers(value):
-        return _from_numpy(np.asarray(value))
+        return _from_numpy(plain(value))
     if isinstance(value, list | tuple):
         return type(value)(map(to_tensor, value)) if type(value) in (list, tuple) else value
     if isinstance(value, Mapping):

@@ -27,6 +27,9 @@ class HeldOut:
     met: bool
 
 
+CLEAR = 0.75  # times FP32's speed by a quick look: not within its error
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Result:
     """The best model and the proof.
@@ -45,6 +48,7 @@ class Result:
     stopped: str = ""
     speed: float | None = None
     faster: bool | None = None
+    for_size: bool = False  # its owner asked for a small model: a slow one is an answer, too
     sizes: tuple[int, int] | None = None  # bytes: FP32, best
     precisions: Mapping[str, int] = field(
         default_factory=dict
@@ -63,6 +67,23 @@ class Result:
 
     def __repr__(self) -> str:
         return few_lines(self)
+
+    @property
+    def slower(self) -> float | None:
+        """Times FP32's speed, where that is less and no small model was asked for.
+
+        Such a model is no answer, whatever its accuracy: every surface says so, by this.
+        """
+        return self.speed if self.faster is False and not self.for_size else None
+
+    @property
+    def seems_slower(self) -> bool:
+        """Where nothing was measured in turns: does the search's quick look say so, clearly?"""
+        score = None if self.best is None else self.best.score
+        before, after = (None if one is None else one.latency for one in (self.baseline, score))
+        if self.speed is not None or self.for_size or before is None or after is None:
+            return False
+        return before < CLEAR * after
 
     def _repr_html_(self) -> str:
         return as_html(self)
@@ -128,6 +149,7 @@ class Result:
             "runtime": self.runtime,
             "speed": self.speed,
             "faster": self.faster,
+            "slower": self.slower,
             "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},
             "precisions": dict(self.precisions),
             "fp32_ops": list(self.float_ops),

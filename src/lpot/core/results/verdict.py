@@ -22,10 +22,15 @@ NOT_TOLD = ("notes", "", "history", "result", "evaluations")  # in a few lines: 
 def judgement(result: Result) -> tuple[str, Style]:
     """One line: was the bar met, and at what loss."""
     text, style = _judged(result)
+    if result.slower is not None and result.met is not False:
+        text = f"stay with FP32, this is {result.slower:.2f} times as fast: {text}"
+        style = "fair"
     return f"interrupted: {text}" if result.interrupted else text, style
 
 
 def _judged(result: Result) -> tuple[str, Style]:
+    if result.best is None and not result.recipe.low_ops and result.met is not False:
+        return "nothing to quantize: the FP32 model is returned", "fair"
     if result.met is None:
         given = "no evaluation function and no metric were given"
         return f"not evaluated: {given if result.baseline is None else result.stopped}", "fair"

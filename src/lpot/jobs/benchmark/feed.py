@@ -176,14 +176,17 @@ def check(inputs: Sequence[InputSpec], feed: Mapping[str, Any]) -> dict[str, np.
     arrays: dict[str, np.ndarray] = {}
     for spec in inputs:
         array = _plain(as_array(feed[spec.name]))
-        if not spec.fits(array.shape) or array.dtype.kind == "O":
+        numbers = array.dtype.kind in "biufc" or spec.dtype in ("object", array.dtype.name)
+        if not spec.fits(array.shape) or array.dtype.kind == "O" or not numbers:
             raise DataError(
                 f"the feed for {spec.name!r} is {array.dtype}{list(array.shape)}, "
                 f"but the model takes {spec}"
             )
         # Texts stay what numpy makes of them: arrays of objects can't be stored without pickle.
         is_text = array.dtype.kind in "US" and spec.dtype == "object"
-        arrays[spec.name] = array if is_text else array.astype(spec.dtype, copy=False)
+        arrays[spec.name] = (
+            array if is_text else np.asarray(array.astype(spec.dtype, copy=False), order="C")
+        )
     return arrays
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ class Order:
     changes: Mapping[str, Any] = field(default_factory=dict)  # to the settings, by flags
     workspace: str | None = None  # where the last model comes from, if from a tuning
     has_config: bool = False
+    evaluate: Callable[[Any], Any] | None = None  # the function that a tuning was given, if any
 
     @classmethod
     def read(
@@ -87,7 +88,7 @@ class Order:
             label = fresh(Path(path).name, list(found))
             listener.phase(f"evaluating {label}")
             model = open_model(self.config, path)
-            found[label] = score(self.config, model, listener=listener)
+            found[label] = score(self.config, model, listener=listener, evaluate=self.evaluate)
             model.close()
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -131,6 +131,7 @@ def score(
     metric: Any = None,
     postprocess: Any = None,
     listener: Listener | None = None,
+    evaluate: Callable[[Any], Any] | None = None,
 ) -> Score:
     """The model's accuracy, by the section's metric and data or by those given."""
     request = Request(
@@ -138,6 +139,7 @@ def score(
         model=None,
         eval_loader=as_loader(loader),
         metric=metric,
+        eval_func=evaluate,
         postprocess=postprocess,
         listener=listener or Listener(),
     )
@@ -145,7 +147,8 @@ def score(
     if evaluator is None:
         raise ConfigError(
             "accuracy can't be measured without a metric: name one in "
-            "`evaluation.accuracy.metric`, or set `metric`, and give data to evaluate on",
+            "`evaluation.accuracy.metric`, or set `metric`, and give data to evaluate on; a model "
+            "that was tuned with a function is evaluated by it (--eval my_eval:accuracy)",
             path="evaluation.accuracy.metric",
             where=config.where("evaluation.accuracy"),
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 
+from lpot.core import words
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.evaluation.race import saving
 from lpot.core.files.card import is_whole, read_card, write_text
@@ -69,13 +70,18 @@ def not_evaluated(job: Job, stopped: str, outcome: Outcome | None = None) -> Res
     return _concluded(job, _result(job, model, stopped, outcome))
 
 
-def float_result(job: Job, why: str, outcome: Outcome | None = None) -> Result:
-    """Nothing better than the model as given was found: it is handed back, flagged."""
+def float_result(
+    job: Job, why: str, outcome: Outcome | None = None, met: bool | None = False
+) -> Result:
+    """Nothing better than the model as given was found: it is handed back, flagged.
+
+    `met` where there is nothing to find: FP32 holds its own bar.
+    """
     job.add_note(f"{why}: the FP32 model is returned unchanged")
     model = job.backend.build(job.source, Recipe({}), None)
-    model.met, model.card = False, job.card(None)
+    model.met, model.card = met, job.card(None)
     stopped = why if outcome is None else outcome.stopped
-    return _write(job, replace(_result(job, model, stopped, outcome), met=False))
+    return _write(job, replace(_result(job, model, stopped, outcome), met=met))
 
 
 def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Result:
@@ -94,6 +100,7 @@ def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Re
         path=_on_disk(job, model),
         workspace=job.workspace.folder,
         runtime=runtime_of(job.backend),
+        for_size=any(word in ("modelsize", "footprint") for word in job.objectives.words),
         interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
 
@@ -102,6 +109,17 @@ def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Resu
     if text := agreement(job, result):
         job.add_note(text)
     result = with_speed(job, result)
+    if result.seems_slower:
+        job.add_note(
+            "a quick look at the clock says that it is slower than FP32: measure both "
+            "(`lpot benchmark`) before you use it"
+        )
+    before, after = result.sizes or (0, 0)
+    if after > before and result.recipe.low_ops:
+        job.add_note(
+            f"it is larger than FP32 ({words.size_change(before, after)}): scales and zero points "
+            "take more than small weights save"
+        )
     dump_tensors(job, result.model)
     job.package(result)
     if job.request.measure_speed:  # an offer is a measurement, too
@@ -166,8 +184,11 @@ def _why_nothing(outcome: Outcome) -> str:
 
 def _write(job: Job, result: Result, insight: Insight | None = None) -> Result:
     result = replace(result, notes=tuple(job.notes))
+    raw = result.to_json()
+    if result.path is not None:  # `output` is another copy, which may be moved
+        raw["model"] = job.best_path.name
     try:
-        write_text(job.workspace.result, json.dumps(result.to_json(), indent=1) + "\n")
+        write_text(job.workspace.result, json.dumps(raw, indent=1) + "\n")
         write_text(job.workspace.folder / "deploy.yaml", deploy_yaml(job))
         report = write_report(job, result, insight or Insight(job))
         job.listener.finished(report.to_json())

@@ -143,6 +143,8 @@ def _words(outcome: Outcome) -> str:
     met = {True: "bar met", False: "bar missed", None: "not evaluated"}[result.get("met")]
     speed = result.get("speed")
     fast = "" if speed is None else f", {speed:.2f}× as fast"
+    if result.get("slower") is not None:
+        fast = f", slower than FP32 ({result['slower']:.2f}×): stay with FP32"
     return f"{'interrupted, ' if outcome.interrupted else ''}{met}{fast}"
 
 

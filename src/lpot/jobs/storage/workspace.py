@@ -36,8 +36,9 @@ def is_url(place: str | Path) -> bool:
 
 
 def as_path(place: str | Path) -> Path:
-    """A local place; `file:///x` is `/x`."""
-    return Path(re.sub(r"^(file|local)://", "", str(place)))
+    """A local place; `file:///x` is `/x`, and `~` the user's own folder."""
+    text = re.sub(r"^(file|local)://", "", str(place))
+    return Path(os.path.expanduser(text))  # noqa: PTH111 - Path's may raise
 
 
 def workspace_at(place: str | Path, new_run: bool = False) -> Workspace:

@@ -80,6 +80,7 @@ def how_far(job: Job, model: Model, observations: Observations | None) -> str:
     exact, found = (
         [job.backend.run(one, inputs) for inputs in probe] for one in (job.model, model)
     )
+    job.model.close()  # it opens again when it is run again; until then others need the memory
     share = math.sqrt(mean_distance(exact, found))
     if not math.isfinite(share):
         return (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 from lpot.core.evaluation.evaluate import Evaluator
 from lpot.core.files.history import History
@@ -31,9 +33,12 @@ __all__ = ["Request", "quantize"]
 
 def quantize(request: Request) -> Result:
     """Tune, and never come home empty."""
+    if isinstance(request.model, str):
+        request = replace(request, model=os.path.expanduser(request.model))  # noqa: PTH111
     if request.output is not None:
-        check_output(request.output, request.model)
-        request = replace(request, output=request.output.absolute())
+        output = Path(os.path.expanduser(request.output))  # noqa: PTH111 - Path's may raise
+        check_output(output, request.model)
+        request = replace(request, output=output.absolute())
     with trusting(request.config.model.trust):
         request = fastest(mode_of(request).prepared(request))
         beacon = Beacon()
@@ -52,7 +57,7 @@ def _carry_out(plan: Plan, notes: Notes) -> Result:
             job = replace(job, evaluator=evaluator, held_out=held_out_evaluator(job))
             job = plan.mode.ready(job)
             if plan.comes_to_nothing():
-                return float_result(job, plan.why_not())
+                return float_result(job, plan.why_not(), met=evaluator is not None or None)
             return _build_once(job) if evaluator is None else _search(job, evaluator)
 
 

@@ -7,6 +7,7 @@ import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
+from lpot.backends.onnx.abilities import COMPUTE
 from lpot.backends.onnx.graph import Graph, attribute
 
 # Only what exporters put between an initializer and the op that uses it.
@@ -14,13 +15,18 @@ FOLDABLE = {
     *("Identity", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Cast", "Flatten"),
     *("Slice", "Concat"),  # the gates of recurrent layers are put in order with these
 }
-# Arithmetic on shapes and pads, which they write out as well: small integers only.
+# Arithmetic on shapes and pads, which they write out as well: few integers only.
 COUNTING = {"ConstantOfShape", "Gather", "Add", "Sub", "Mul"}
 FEW = 256
+MOST = 2**24  # entries of a weight that is one number throughout
 NARROW = {TensorProto.BFLOAT16, TensorProto.FLOAT8E4M3FN, TensorProto.FLOAT8E5M2}
 
 
 def fold_constants(graph: Graph) -> Graph:
+    """The graph without them, and with weights where only their shape and number are written.
+
+    No whole numbers are written out that the file would be larger with: they are no weights.
+    """
     weights = dict(graph.weights)
     kept: list[NodeProto] = []
     for node in graph.nodes:
@@ -48,16 +54,38 @@ def _widens(node: NodeProto, graph: Graph) -> bool:
 
 def _folds(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
     return (
-        (node.op_type in FOLDABLE or (node.op_type in COUNTING and _counts(node, weights)))
+        (node.op_type in FOLDABLE or (node.op_type in COUNTING and _counts(node, weights, graph)))
         and node.domain in ("", "ai.onnx")
         and len(node.output) == 1
         and node.output[0] not in graph.outputs
         and all(name in weights for name in node.input if name)
         and any(True for _ in node.input)
+        and not _grows(node, weights, graph)
     )
 
 
-def _counts(node: NodeProto, weights: dict[str, np.ndarray]) -> bool:
+def _grows(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
+    """Whether it makes more bytes of whole numbers than it reads, and not just a few."""
+    read = [weights[name] for name in node.input if name]
+    if node.op_type == "Cast":
+        made = helper.tensor_dtype_to_np_dtype(attribute(node, "to", TensorProto.FLOAT))
+        grown = np.dtype(made).itemsize > read[0].dtype.itemsize
+        return bool(np.dtype(made).kind in "iu" and grown and read[0].size > FEW)
+    return False
+
+
+def _is_weight(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
+    """One number throughout, for an op that has an INT8 kernel."""
+    shape = weights.get(node.input[0], np.array([-1]))
+    readers = graph.consumers.get(node.output[0], ())
+    return 0 < int(np.prod(shape)) <= MOST and any(
+        reader.op_type in COMPUTE and node.output[0] in reader.input[1:2] for reader in readers
+    )
+
+
+def _counts(node: NodeProto, weights: dict[str, np.ndarray], graph: Graph) -> bool:
+    if node.op_type == "ConstantOfShape" and _is_weight(node, weights, graph):
+        return True
     given = [weights[name] for name in node.input if name in weights]
     small = all(array.dtype.kind == "i" and array.size <= FEW for array in given)
     if node.op_type != "ConstantOfShape":

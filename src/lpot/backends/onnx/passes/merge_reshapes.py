@@ -8,14 +8,16 @@ from lpot.backends.onnx.graph import Graph, attribute
 
 
 def merge_reshapes(graph: Graph) -> Graph:
-    source = {node.output[0]: node.input[0] for node in graph.nodes if node.op_type == "Reshape"}
+    source: dict[str, str] = {}  # what a Reshape gives → what the first in its row reads
+    for node in graph.nodes:
+        if node.op_type == "Reshape":
+            source[node.output[0]] = source.get(node.input[0], node.input[0])
     nodes: list[NodeProto] = []
     for node in graph.nodes:
         if node.op_type == "Reshape" and node.input[0] in source and _is_absolute(graph, node):
             twin = NodeProto()
             twin.CopyFrom(node)
-            while twin.input[0] in source:
-                twin.input[0] = source[twin.input[0]]
+            twin.input[0] = source[twin.input[0]]
             nodes.append(twin)
         else:
             nodes.append(node)

@@ -14,7 +14,8 @@ def normalize_gemm(graph: Graph) -> Graph:
         _normalized(graph, node, weights) if node.op_type == "Gemm" else node
         for node in graph.nodes
     ]
-    return graph.replaced(nodes, weights)
+    same = all(new is old for new, old in zip(nodes, graph.nodes, strict=True))
+    return graph if same else graph.replaced(nodes, weights)
 
 
 def _normalized(graph: Graph, node: NodeProto, weights: dict[str, np.ndarray]) -> NodeProto:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from lpot.backends.onnx.graph import DERIVED, Graph, attribute, ints
 
@@ -26,7 +26,8 @@ def pool_means(graph: Graph) -> Graph:
 def _is_global(graph: Graph, node: NodeProto) -> bool:
     """Over height and width of images, by axes known beforehand."""
     shape = graph.shapes.get(node.input[0])
-    if shape is None or len(shape) != 4:
+    numbers = graph.types.get(node.input[0], TensorProto.UNDEFINED)
+    if shape is None or len(shape) != 4 or numbers != TensorProto.FLOAT:
         return False
     axes = ints(node, "axes")
     if len(node.input) > 1 and node.input[1]:

@@ -19,8 +19,11 @@ LEAST = 11  # below, ops have other forms than those the quantizer knows
 
 
 def raise_opset(graph: Graph) -> Graph:
-    """The graph at opset 13 or newer; as it is where the converter can't, which is logged."""
-    if graph.opset >= NEEDED:
+    """The graph at opset 13 or newer; as it is where the converter can't, which is logged.
+
+    A model of other domains alone has no opset, and no op that would need another.
+    """
+    if graph.opset >= NEEDED or graph.opset == 0:
         return graph
     skeleton, _ = graph.skeleton()
     try:

@@ -20,6 +20,7 @@ from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.widen_halves import widen_halves
 from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
+from lpot.backends.onnx.prepare import prepare
 from lpot.backends.onnx.run import file_session, release_pages
 from lpot.backends.onnx.save import write
 from lpot.backends.onnx.weight_only.emit import emit
@@ -85,8 +86,7 @@ class WeightOnlyBackend(RoundingBackend):
         return self._prepared(model)
 
     def _prepared(self, model: OnnxModel) -> OnnxModel:
-        for step in PASSES:
-            model.prepared = step(model.prepared)
+        model.prepared = prepare(model.graph, model.session, PASSES)
         return model
 
     def inspect(

@@ -11,9 +11,7 @@ from onnx import NodeProto, helper
 
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.run import input_specs, release_pages
-from lpot.backends.onnx.weight_only.emit import Stored
-from lpot.backends.onnx.weight_only.formats import label, same_format
-from lpot.backends.onnx.weight_only.segments import (
+from lpot.backends.onnx.segments import (
     Segment,
     Tensors,
     cut,
@@ -21,6 +19,8 @@ from lpot.backends.onnx.weight_only.segments import (
     passed_on,
     piece,
 )
+from lpot.backends.onnx.weight_only.emit import Stored
+from lpot.backends.onnx.weight_only.formats import label, same_format
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.backends.onnx.weight_only.ways import Seen, best_way, compares, held_out, rounded
 from lpot.core.batch import Inputs

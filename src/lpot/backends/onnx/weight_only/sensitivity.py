@@ -12,8 +12,7 @@ from lpot.backends.onnx.build import build_graph
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.plan import Plan
 from lpot.backends.onnx.run import input_specs
-from lpot.backends.onnx.weight_only.formats import label
-from lpot.backends.onnx.weight_only.segments import (
+from lpot.backends.onnx.segments import (
     Piece,
     Segment,
     Tensors,
@@ -23,6 +22,7 @@ from lpot.backends.onnx.weight_only.segments import (
     piece,
     whole,
 )
+from lpot.backends.onnx.weight_only.formats import label
 from lpot.backends.onnx.weight_only.store import WeightStore
 from lpot.core.batch import Inputs
 from lpot.core.inputs import by_name

@@ -13,7 +13,7 @@ from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
-from onnx import NodeProto, ValueInfoProto, helper
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 from onnxruntime import InferenceSession
 
 from lpot.backends.onnx.graph import Graph, reads
@@ -71,6 +71,58 @@ def _passing(graph: Graph, nodes: Sequence[NodeProto]) -> list[tuple[str, ...]]:
         live |= {name for name in node.output if name in last_read}
         live = {name for name in live if last_read[name] > at}
         found.append(tuple(sorted(live)))
+    return found
+
+
+def cut_evenly(graph: Graph, tensors: Collection[str], size: int) -> list[Segment]:
+    """Segments that make about so many of the tensors each, cut where few tensors pass.
+
+    The last one ends where nothing is read any more: the graph's outputs are not asked for.
+    """
+    last_read: dict[str, int] = {}
+    for at, node in enumerate(graph.nodes):
+        last_read |= dict.fromkeys(reads(node), at)
+    ends: dict[int, int] = {}
+    live = sum(name in last_read for name in graph.inputs)
+    for name in (*graph.inputs, *graph.producers):
+        if name in last_read:
+            ends[last_read[name]] = ends.get(last_read[name], 0) + 1
+    wanted, made, bounds = set(tensors), 0, [0]
+    best: tuple[int, int] | None = None  # tensors that pass, and where
+    for at, node in enumerate(graph.nodes):
+        live += sum(name in last_read for name in node.output) - ends.get(at, 0)
+        made += sum(name in wanted for name in node.output)
+        if made >= size and (best is None or live < best[0]) and _all_tensors(graph, node):
+            best = live, at + 1
+        if best is not None and made >= size + size // 2:
+            bounds.append(best[1])
+            rest = graph.nodes[best[1] : at + 1]
+            made, best = sum(name in wanted for other in rest for name in other.output), None
+    bounds.append(len(graph.nodes))
+    passing = _passing_at(graph, bounds, last_read)
+    return [
+        Segment(tuple(graph.nodes[start:end]), passing[start], passing[end])
+        for start, end in pairwise(bounds)
+    ]
+
+
+def _all_tensors(graph: Graph, node: NodeProto) -> bool:
+    """No sequences or maps, which can't be handed over."""
+    return all(graph.types.get(name) != TensorProto.UNDEFINED for name in node.output)
+
+
+def _passing_at(
+    graph: Graph, bounds: Sequence[int], last_read: Mapping[str, int]
+) -> dict[int, tuple[str, ...]]:
+    """Of these places alone what passes there, as `_passing` tells of all."""
+    found: dict[int, tuple[str, ...]] = {}
+    live = {name for name in graph.inputs if name in last_read}
+    for start, end in pairwise((0, *bounds)):
+        for node in graph.nodes[start:end]:
+            live |= {name for name in node.output if name in last_read}
+        live = {name for name in live if last_read[name] >= end}
+        found[end] = tuple(sorted(live))
+    found[0] = tuple(name for name in graph.inputs if name in last_read)
     return found
 
 
