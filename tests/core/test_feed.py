@@ -7,7 +7,7 @@ import pytest
 
 from lpot.core.batch import InputSpec
 from lpot.core.errors import ConfigError, DataError
-from lpot.jobs.benchmark.feed import check, settle, synthetic, unite
+from lpot.core.feed import check, settle, synthetic, unite
 
 IMAGE = InputSpec("x", "float32", ("n", 3, 8, 8))
 IDS = InputSpec("ids", "int64", ("batch", "seq"))

@@ -7,8 +7,8 @@ import pytest
 
 from lpot.core.batch import InputSpec
 from lpot.core.errors import DataError
+from lpot.core.feed import check
 from lpot.core.inputs import by_name
-from lpot.jobs.benchmark.feed import check
 
 X = InputSpec("x", "float32", ("n", 3))
 IDS = InputSpec("ids", "int64", None)

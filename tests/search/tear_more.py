@@ -323,6 +323,41 @@ def hot_pixel(seed: int = 0) -> Torn:
     return Torn(net.make(IMAGE, ["fc"]), batches, frozenset({"first"}))
 
 
+def common_height(seed: int = 0) -> Torn:
+    """Scores of classes with one large value added to all of them: no label sees how bad it is.
+
+    Four layers of its branch are as stubborn as the one of the scores that is to blame.
+    """
+    net = Loom(seed)
+
+    def branch(names: list[str], stubborn: set[str]) -> str:
+        x, size = "x", 3
+        for name in names:
+            if name in stubborn:
+                net.weights[f"{name}.offset"] = np.float32(300.0)
+                x = net.add("Add", [x, f"{name}.offset"], f"{name}.lifted")
+            x = net.conv(x, name, (12, size, 3, 3))
+            if name in stubborn:
+                weight = net.weights[f"{name}.w"]
+                net.weights[f"{name}.w"] = weight - weight.mean(axis=(1, 2, 3), keepdims=True)
+                net.nodes[-1].attribute[1].ints[:] = [0, 0, 0, 0]
+            x, size = net.relu(x), 12
+        return net.add("Flatten", [net.add("GlobalAveragePool", [x], f"{x}.mean")], f"{x}.flat")
+
+    heights = [f"height{number}" for number in range(4)]
+    height = net.gemm(branch(heights, set(heights)), "height", 12, 1)
+    net.weights["height.w"] *= 30.0
+    scores = net.gemm(branch([f"conv{number}" for number in range(5)], {"conv2"}), "fc", 12, 10)
+    net.weights["fc.w"] *= 3.0
+    net.add("Add", [scores, height], "logits")
+    rng = np.random.default_rng(seed)
+    loudness = [rng.uniform(0.5, 2.0, (64, 1, 1, 1)).astype(np.float32) for _ in range(4)]
+    batches = [
+        (rng.standard_normal((64, 3, 12, 12)).astype(np.float32) * loud,) for loud in loudness
+    ]
+    return Torn(net.make({"x": ["n", 3, 12, 12]}, ["logits"]), batches, frozenset({"conv2"}))
+
+
 MENDED_MORE: dict[str, Callable[[int], Torn]] = {
     "squeeze and excite": squeezed,
     "grouped": grouped,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 pytest.importorskip("onnxruntime")
+
+import onnx
 
 from lpot.core.errors import ConfigError
 from lpot.core.goal import Goal
 from lpot.core.results.result import Result
 from lpot.jobs.tune.api import tune
-from search.tear import GUILTY, MENDED, Torn
-from search.tear_more import GUILTY_MORE, MENDED_MORE
+from search.tear import GUILTY, MENDED, Torn, outputs
+from search.tear_more import GUILTY_MORE, MENDED_MORE, common_height
 
 GOAL = Goal(absolute=0.1)
 ALL_MENDED = {**MENDED, **MENDED_MORE}
@@ -58,11 +61,38 @@ def test_the_guilty_are_named(name: str, strategy: str, seed: int, tmp_path: Pat
     assert set(result.float_ops) & torn.guilty or result.evaluations == 2
 
 
-@pytest.mark.parametrize("strategy", ["basic", "mse", "tpe", "random", "exhaustive"])
-def test_without_time_the_first_success_is_the_last_trial(strategy: str, tmp_path: Path) -> None:
-    result = search(ALL_GUILTY["two stubborn"](0), tmp_path, strategy=strategy)
+@pytest.mark.parametrize(
+    "strategy", [{"name": "basic", "settle": False}, "mse", "tpe", "random", "exhaustive"]
+)
+def test_without_time_the_first_success_is_the_last_trial(strategy: object, tmp_path: Path) -> None:
+    config = {"tuning": {"strategy": strategy}}
+    result = search(ALL_GUILTY["two stubborn"](0), tmp_path, config=config)
     assert [trial.met for trial in result.trials].index(True) == len(result.trials) - 1
     assert result.stopped == "the bar is met"
+
+
+@pytest.mark.parametrize("seed", [0, 1, 3])
+@pytest.mark.parametrize("strategy", ["auto", "basic"])
+def test_an_error_that_no_label_sees_misleads_nobody(
+    strategy: str, seed: int, tmp_path: Path
+) -> None:
+    torn = common_height(seed)
+    labels = [outputs(torn.model, batch).argmax(1) for batch in torn.batches]
+
+    def accuracy(model: onnx.ModelProto) -> float:
+        found = [outputs(model, batch).argmax(1) for batch in torn.batches]
+        return float(np.mean(np.equal(found, labels)))
+
+    result = tune(
+        torn.model,
+        torn.batches[:2],
+        accuracy,
+        goal=GOAL,
+        strategy=strategy,
+        workspace=tmp_path,
+        measure_speed=False,
+    )
+    assert result.met and set(result.float_ops) == torn.guilty and result.evaluations == 3
 
 
 @pytest.mark.parametrize("strategy", ["mse", "mse_v2"])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,6 +95,23 @@ class TestAuto:
         )
         assert best(seen, passes) == {"op00", "op01", "op03"}
 
+    @pytest.mark.parametrize("budget", [False, True])
+    def test_how_busy_the_machine_is_changes_no_recipe(self, budget: bool) -> None:
+        ranking = {op(i): 0.05 if i < 6 else 1e-5 for i in range(16)}
+        quiet = [(1e-3, 2.5e-4, 0.0)[i % 3] for i in range(16)]
+        seen = []
+        for seed in range(4):
+            random = Random(seed)
+            times = [g * random.uniform(0.85, 1.15) + random.uniform(-5e-6, 5e-6) for g in quiet]
+            given: dict[str, Any] = {
+                "gains": partial(dict, {op(i): time for i, time in enumerate(times)}),
+                "ranking": lambda: ranking,
+                "latency": 1.0,
+                "measured": 0.95,
+            }
+            seen.append(drive(auto, space(16), needs({2, 5}), budget=budget, **given))
+        assert seen[1:] == seen[:1] * 3
+
     def test_for_accuracy_it_tries_other_ranges(self) -> None:
         where = space(2, INT8, KL, FP32)
         aim = Objectives(("accuracy",))
@@ -160,4 +180,5 @@ class TestBudget:
             for name in ("basic", "auto")
         )
         assert by_basic == by_auto
-        assert len(by_basic) > len(drive(basic, where, needs({0}), **given))
+        first = drive(basic, where, needs({0}), options={"settle": False}, **given)
+        assert len(by_basic) > len(first)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any, ClassVar
 
 import pytest
 
@@ -11,6 +12,7 @@ from lpot.core.space import TuningSpace
 from lpot.strategy.basic import basic
 from strategy.stage import (
     INT8,
+    SETTLE,
     best,
     bound,
     drive,
@@ -105,3 +107,62 @@ class TestBasic:
         where = TuningSpace({**space(3).choices, follower: (INT8, FP32)}, (0,), {follower})  # type: ignore[arg-type]
         seen = drive(basic, where, lambda recipe: False)
         assert all(follower in recipe.low_ops for recipe in seen)
+
+
+class TestFirstGuess:
+    """A net that loses somewhat more than it may: the loss tells about how much must come back."""
+
+    # As a detector's: some ops stand out, and the many others add up to as much.
+    NOISE = (0.065, 0.03, 0.023, *(0.006 * 0.93**i for i in range(73)))
+
+    def drive(self, lost: float, **options: object) -> list[Recipe]:
+        noise = {op(i): value for i, value in enumerate(self.NOISE)}
+
+        def score(recipe: Recipe) -> float:
+            left = sum(noise[key] for key in recipe.low_ops)
+            return 1.0 - lost * left / sum(self.NOISE)
+
+        return drive(
+            basic,
+            space(len(self.NOISE)),
+            lambda recipe: score(recipe) >= 0.99,
+            score=score,
+            ranking=lambda: noise,
+            options=options,
+        )
+
+    def test_few_ops_go_back_in_few_evaluations(self) -> None:
+        seen = self.drive(0.02)
+        assert len(seen) <= 4 and 0 < len(seen[-1].float_ops) <= 3
+
+    def test_a_first_success_alone_is_near_as_well(self) -> None:
+        seen = self.drive(0.02, settle=False)
+        assert len(seen) <= 3 and 0 < len(seen[-1].float_ops) <= 6
+
+    def test_what_is_lost_decides_how_many(self) -> None:
+        counts = [len(self.drive(lost)[1].float_ops) for lost in (0.012, 0.02, 0.04, 0.2)]
+        assert counts == sorted(counts) and counts[0] < 3 and counts[-1] > 15
+
+
+class TestTwoRankings:
+    """What labels can't see may lead a ranking; an evaluation decides which one is right."""
+
+    RANKINGS: ClassVar[dict[str, Any]] = {
+        "ranking": sensitivity(16, {1, 2, 3, 4}),
+        "unshifted": sensitivity(16, {9}),
+    }
+
+    def test_the_ranking_that_labels_go_by_is_followed(self) -> None:
+        seen = drive(basic, space(16), needs({9}), **self.RANKINGS)
+        assert [recipe.float_ops for recipe in seen] == [(), (op(9),)]
+
+    def test_one_that_brings_nothing_back_costs_an_evaluation(self) -> None:
+        passes = needs({1, 2, 3, 4})
+        seen = drive(basic, space(16), passes, options=SETTLE, **self.RANKINGS)
+        assert best(seen, passes) == {"op01", "op02", "op03", "op04"}
+        assert len(seen) <= bound(16)
+
+    def test_where_they_agree_none_is_tried_twice(self) -> None:
+        given = {"ranking": sensitivity(16, {9}), "options": SETTLE}
+        alone = drive(basic, space(16), needs({9}), **given)
+        assert drive(basic, space(16), needs({9}), unshifted=given["ranking"], **given) == alone

@@ -9,7 +9,7 @@ from lpot.core.goal import Goal
 from lpot.core.recipe import FP32, OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.strategy import PACKAGES, STRATEGIES, get_strategy
-from lpot.strategy.basic import basic
+from lpot.strategy.basic import MORE, basic
 from strategy.stage import (
     BF16,
     INT8,
@@ -51,13 +51,18 @@ class TestTimeout:
         ]
 
     @pytest.mark.parametrize(
-        "name", sorted({*STRATEGIES} - {"auto", "mixed_bits", "mse_v2", "conservative"})
+        "name",
+        sorted({*STRATEGIES} - {"auto", "basic", "mixed_bits", "mse_v2", "conservative", "sigopt"}),
     )
     def test_the_first_success_is_the_last_trial(self, name: str) -> None:
         pytest.importorskip("optuna" if name in PACKAGES else "numpy")
         if name in ("mse", "hawq_v2"):
             pytest.skip("offers its trials as one batch, of which the loop stops")
         assert self.held(name).index(True) == len(self.held(name)) - 1
+
+    def test_basic_makes_two_more_at_most_for_fewer_ops_in_float(self) -> None:
+        held, cut = self.held("basic"), self.held("basic", settle=False)
+        assert cut == [False, True] and held[:2] == cut and 0 < len(held) - len(cut) <= MORE
 
     def test_asked_to_settle_it_goes_on(self) -> None:
         first, settled = self.held("basic"), self.held("basic", settle=True)

@@ -61,6 +61,7 @@ CLASSES: Mapping[str, str] = {
     "torch.export.": "pytorch",
     "tensorflow.": "tensorflow",
     "keras.": "tensorflow",
+    "tf_keras.": "tensorflow",
     "mxnet.": "mxnet",
 }
 SUFFIXES: Mapping[str, str] = {
@@ -68,6 +69,7 @@ SUFFIXES: Mapping[str, str] = {
     ".ort": "onnx",  # whose backend tells what to give instead
     ".pb": "tensorflow",
     ".pbtxt": "tensorflow",
+    ".meta": "tensorflow",
     ".h5": "tensorflow",
     ".hdf5": "tensorflow",
     ".tflite": "tensorflow",
@@ -276,8 +278,9 @@ def detect(source: Any) -> str:
 
 
 def _detect_path(path: Path) -> str:
-    if path.suffix.lower() in SUFFIXES:
-        return SUFFIXES[path.suffix.lower()]
+    kind = (path.suffix or path.name).lower()  # `.meta` is the graph of a checkpoint without a name
+    if kind in SUFFIXES:
+        return SUFFIXES[kind]
     if path.name.endswith(SYMBOL) or Path(f"{path}{SYMBOL}").is_file():
         return "mxnet"
     if path.name == TFJS and path.is_file():

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 @click.option(
     "--module",
     metavar="PKG.MOD:FACTORY",
-    help="PyTorch: creates the architecture; not needed for transformers models.",
+    help="PyTorch: creates the architecture; not needed for transformers models. TensorFlow: the "
+    "model that was tuned, or its path, if it was an object or has moved.",
 )
 @click.option(
     "--calib",
@@ -35,12 +36,12 @@ def export(out: Output, run: Path, target: Path, module: str | None, calib: str 
     """
     from lpot.cli.resolve import calibration_source, model_source
     from lpot.core.files.workspace import check_output
-    from lpot.jobs.load import load
+    from lpot.jobs.recover import exportable
 
     check_output(target, run)
     with out.progress() as listener:
         listener.phase("loading the model")
-        model = load(run) if module is None else load(run, module=model_source(module))
+        model = exportable(run, None if module is None else model_source(module))
         if model.recipe is None:
             out.warn(f"{run} was not tuned: what is written is the model as it is, in FP32")
         inputs = None if calib is None else _first_batch(model, calibration_source(calib))

@@ -79,7 +79,8 @@ class Strategy(Section):
         default=None,
         description="With `timeout: 0`, continue after the first model that meets the bar until "
         "the strategy ends by itself. If omitted: true for `auto`, `mse_v2`, `conservative` and "
-        "`quant_level: auto`, which continue by design; false for the others.",
+        "`quant_level: auto`, which continue by design; two evaluations at most for `basic`, if "
+        "several ops are in FP32; false for the others.",
     )
     sigopt_api_token: Text | None = Field(
         default=None, repr=False, description="Token of the SigOpt service; never stored."
@@ -235,8 +236,8 @@ class ExitPolicy(Section):
 
     timeout: Annotated[Number, Field(ge=0)] = Field(
         default=0.0,
-        description="Time budget in seconds. 0 stops at the first model that meets the bar, unless "
-        "`strategy.settle` says to continue.",
+        description="Time budget in seconds. 0 stops at the first model that meets the bar, or "
+        "soon after; `strategy.settle` says when.",
     )
     max_trials: Positive = Field(
         default=100, description="Maximum number of models to try, including those of earlier runs."

@@ -89,6 +89,7 @@ class Backend(ABC, Generic[M]):
     floats: tuple[str, ...] = ()  # of 16 bits, that a whole model's floats can be computed in
     over: str = ""  # of a runtime's backend: the framework whose files it runs
     present: Presenter | None = None  # what makes the objects of another framework of its models
+    exports_from_source: bool = False  # what it saves no longer says what other runtimes need
     # What weights kept as float16 in files, and computed wider, do to speed; empty: there are none.
     stores_halves: str = ""
 

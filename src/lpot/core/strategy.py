@@ -59,6 +59,7 @@ class StrategyContext:
     latency: float | None = None  # seconds a batch in FP32, where that was measured
     starts: Callable[[Recipe], Sequence[Recipe]] = _itself  # of a recipe, the fastest first
     ranking: Callable[[], Sensitivity] = dict  # sensitivity by op, each alone in low precision
+    unshifted: Callable[[], Sensitivity] = dict  # the same without what no class score shows
     options: Mapping[str, Any] = field(default_factory=dict)  # the rest of tuning.strategy
     rest: Callable[[Recipe], Sensitivity] = _unknown  # what remains with one more op in float
     curvature: Callable[[], Sensitivity] = dict  # second derivatives of the loss, times the error

@@ -6,15 +6,18 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from lpot.backends import get_backend
+from lpot.backends import detect, get_backend, named_in
 from lpot.core.backend import Backend
-from lpot.core.errors import HistoryError
+from lpot.core.errors import HistoryError, UnsupportedModel
+from lpot.core.files.card import read_card, recipe_of
 from lpot.core.files.history import NAME, History
 from lpot.core.files.store import load_observations, observations_path
 from lpot.core.model import Model
 from lpot.core.repairs import pruned
 from lpot.core.trial import Trial
+from lpot.jobs.benchmark.plan import deployed
 from lpot.jobs.compress.variants import attach
+from lpot.jobs.load import load
 from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.job import Keeping, weights_folder
 from lpot.jobs.tune.trained import trained_model
@@ -49,6 +52,38 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met
     return built
+
+
+def exportable(run: str | Path, source: Any = None) -> Model:
+    """A tuned model in a form that other runtimes can be given.
+
+    What some frameworks write can't be turned into anything else: those are built again, from the
+    workspace and the model that was tuned. `source` is that model, where it is not at its old
+    place; for PyTorch, the architecture.
+    """
+    place = fetched(run)
+    found = deployed(place)
+    path = place if found is None else found.model
+    card = read_card(path)
+    backend = get_backend(named_in(card) or detect(path))
+    recipe = recipe_of(card, path)
+    if not backend.exports_from_source or recipe is None or not recipe.low_ops:
+        return load(run) if source is None else load(run, module=source)
+    history = next((at for at in (place, path.parent) if (at / NAME).is_file()), None)
+    if history is None:
+        raise UnsupportedModel(
+            f"{run}: it holds {backend.name}'s own INT8 ops, which no other runtime has: give the "
+            "workspace of its tuning, from which it is built again"
+        )
+    origin = source or card.get("source")
+    if not origin or (isinstance(origin, str) and not Path(origin).exists()):
+        raise UnsupportedModel(
+            f"{run}: the model that was tuned is needed to export it, and "
+            f"{f'{origin} does not exist' if origin else 'it was given as an object'}: give its "
+            "path, or pkg.mod:factory that makes it, with --module"
+        )
+    number = next(t.number for t in History.read(history / NAME).trials if t.recipe == recipe)
+    return recover(origin, history, number)
 
 
 def _backend(found: History, trial: Trial, path: Path) -> Backend:

@@ -9,7 +9,7 @@ from lpot.core.trial import Trial
 from lpot.strategy.belief import FEW
 from lpot.strategy.fewest import Fallbacks, all_low, fewest_float, most_of_fewest
 from lpot.strategy.improve import improve, is_timed
-from lpot.strategy.order import able, fallback_order, is_fp32, weight
+from lpot.strategy.order import able, fallback_order, is_fp32, told_apart, weight
 from lpot.strategy.ranges import other_ranges
 from lpot.strategy.regain import returned
 
@@ -74,7 +74,7 @@ def _is_slow(context: StrategyContext, best: Trial) -> bool:
 
 def _returning(context: StrategyContext, found: Fallbacks) -> list[OpKey]:
     """The ops that may return, those with most time gained per error first."""
-    sensitivity = context.ranking()
+    sensitivity = found.sensitivity
     candidates = [
         key
         for key in found.back
@@ -82,11 +82,10 @@ def _returning(context: StrategyContext, found: Fallbacks) -> list[OpKey]:
     ]
     if not candidates:
         return []
-    gains = context.gains()
-    known = max(gains.values(), default=1.0)
+    gains = told_apart(context.gains())
     return sorted(
         candidates,
-        key=lambda key: -gains.get(key, known) / max(weight(sensitivity, key), LEAST_ERROR),
+        key=lambda key: -gains.get(key, 1.0) / max(weight(sensitivity, key), LEAST_ERROR),
     )
 
 
@@ -109,7 +108,7 @@ def _leave_losers(space: TuningSpace, context: StrategyContext, best: Trial) -> 
     """Ops that are slower in low precision than in float go back, all together."""
     if "performance" not in context.objectives.words:
         return
-    gains = context.gains()
+    gains = told_apart(context.gains())
     losers = [key for key in best.recipe.low_ops if gains.get(key, 0.0) < 0.0]
     recipe = space.with_float(best.recipe, losers)
     if not is_fp32(space, recipe) and recipe != best.recipe:

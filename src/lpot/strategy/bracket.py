@@ -1,9 +1,9 @@
 """Where to cut next when the shortest prefix that meets the bar is looked for.
 
 Halving finds one of n answers in log2(n) steps. What is known of the ops without labels makes some
-answers likelier than others: the cut goes through the middle of the likelihood, and is held where
-halving can still finish in the steps that are left. One guess that is nearly sure may go further:
-if it proves wrong, the steps that are left still find an answer, though not always the shortest.
+answers likelier than others: the cut goes through the middle of the likelihood, wherever that is,
+until an answer is found. The last steps before that are kept for halving, which finds one; once
+there is one, the steps that are left make it shorter, though not always the shortest.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from collections.abc import Mapping, Sequence
 BEARABLE = 0.01
 # Sensitivity that can't be measured (NaN, infinite outputs) counts as this much noise.
 WORST = 1e6
-STEEPNESS = 2.0  # how sharply, in log noise, passing follows failing
+STEEPNESS = 4.0  # how sharply, in log noise, passing follows failing
 DOUBT = 0.1  # share of the likelihood that is spread evenly: a ranking may be wrong
 SURE = 0.75  # likelihood of one answer that is worth a guess
+FAR = 100.0  # times what may be lost: a trial that far off tells little
+LAST = 2  # steps that are kept for finding an answer at all
 
 
 def steps_for(answers: int) -> int:
@@ -53,15 +55,12 @@ class Bracket:
 
     def cut(self, threshold: float) -> int:
         """The prefix to try next, if noise up to about `threshold` meets the bar."""
-        half = 1 << (self.steps - 1)
-        least = max(self.low, self.high - half)  # further down a miss could not be made good
-        most = min(self.high - 1, self.low - 1 + half)
         k, likelihood = self._middle(threshold)
-        if likelihood >= SURE and self.trusts and (self.holds or self.steps > 1):
+        is_sure = likelihood >= SURE and self.trusts and self.steps > 1
+        if self.holds or self.steps > LAST or is_sure:
             return k
-        if least <= most:
-            return min(max(k, least), most)
-        return k if self.holds else max(k, least)
+        # Further down a miss could not be made good.
+        return max(k, self.low, self.high - (1 << (self.steps - 1)))
 
     def cuts(self, threshold: float, count: int) -> list[int]:
         """As many to try side by side: the likely one, and others that part the answers evenly.
@@ -69,7 +68,7 @@ class Bracket:
         Each round leaves half of the answers at most, and with more workers as many parts fewer.
 
         >>> Bracket([1.0] * 100, steps=7).cuts(threshold=0.01, count=4)
-        [25, 50, 64, 75]
+        [25, 50, 75, 99]
         """
         likely = self.cut(threshold)
         width = self.high - self.low + 1
@@ -120,13 +119,19 @@ class Bracket:
         return 1.0 / (1.0 + math.pow(self.noise[k] / threshold, STEEPNESS))
 
 
-def bearable(noise: float, lost: float | None, allowed: float) -> float:
-    """The noise at which the bar is expected, from one trial: its noise and what it lost.
+def bearable(seen: Sequence[tuple[float, float]], allowed: float) -> float:
+    """The noise at which the bar is expected, from trials: the noise of each and what it lost.
 
-    Decisions flip in proportion to the noise's amplitude, the square root of its power. One trial
-    far from the bar tells little: half of the guess (in log) is what nets bear in general.
+    The trial that is nearest to the bar tells it. Its loss is taken to fall as the noise's power
+    does: labels fall so, answers that are compared as numbers more slowly, and a cut too low tells
+    more than one too high. The further the trial is from the bar, the more counts what nets bear in
+    general.
     """
-    if lost is None or lost <= 0 or noise <= 0:
+    told = [(noise, lost) for noise, lost in seen if noise > 0.0 and lost > 0.0]
+    if not told:
         return BEARABLE
-    told = noise * (max(allowed, 1e-6 * lost) / lost) ** 2
-    return math.sqrt(told * BEARABLE)
+    least = max(allowed, 1e-6 * max(lost for _, lost in told))
+    noise, lost = min(told, key=lambda one: abs(math.log(one[1] / least)))
+    guess = noise * least / lost
+    doubt = min(abs(math.log(lost / least)) / math.log(FAR), 1.0) / 2.0
+    return float(guess ** (1.0 - doubt) * BEARABLE**doubt)

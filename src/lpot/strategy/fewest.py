@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
-from lpot.core.strategy import Steps, StrategyContext
+from lpot.core.strategy import Sensitivity, Steps, StrategyContext
 from lpot.core.trial import Trial
 from lpot.strategy.bracket import Bracket, bearable, steps_for
 from lpot.strategy.order import able, fallback_order, weight
+
+UNNOTICED = 1 / 40  # of the ops: what their time in float is not worth another evaluation for
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,6 +27,7 @@ class Fallbacks:
     unbearable: float = math.inf  # the least noise with which the bar was missed
     steps: int = 0  # evaluations of the bound that were not used
     trials: tuple[Trial, ...] = ()  # those that the ranking was cut by
+    sensitivity: Sensitivity = field(default_factory=dict)  # which the order is by
 
     @property
     def back(self) -> tuple[OpKey, ...]:
@@ -43,7 +47,10 @@ def all_low(space: TuningSpace, context: StrategyContext) -> Steps[Fallbacks]:
 
 
 def fewest_float(
-    space: TuningSpace, context: StrategyContext, second_look: bool = True
+    space: TuningSpace,
+    context: StrategyContext,
+    second_look: bool = True,
+    more: int | None = None,
 ) -> Steps[Fallbacks]:
     """Everything low; then the shortest prefix of the ops by sensitivity that meets the bar.
 
@@ -51,29 +58,29 @@ def fewest_float(
     assumption that more float never hurts. Side by side, several prefixes are tried a round, which
     finds the same one in fewer rounds. All of them back is the FP32 model itself, whose score
     is known: it is tried only where some ops may not go back. Where nothing but that would hold the
-    bar the ranking was wrong, and a second look may be taken.
+    bar the ranking was wrong, and a second look may be taken. `more`: how many evaluations may
+    follow the first success, where fewer ops in float are worth them.
     """
     first = yield from default_first(space, context)
     if first.met:
         return Fallbacks(first.recipe, best=first, steps=steps_for(len(able(space))))
-    trials = [first]
-    sensitivity = context.ranking()
-    order = fallback_order(space, sensitivity)
+    sensitivity, bracket, order, known = yield from _ranked(space, context, first)
+    trials = list(known.values())
     answers = _answers(space, order)
-    bracket = Bracket([weight(sensitivity, key) for key in order], steps_for(answers))
-    best = None
+    best = known.get(bracket.high) if bracket.holds else None
     unbearable = bracket.noise[0]
-    threshold = _threshold(bracket, 0, first, context)
-    while bracket.is_open:
-        cuts = bracket.cuts(threshold, context.workers)
+    while bracket.is_open and (more is None or not _is_enough(best, order, more)):
+        if best is not None and more is not None:
+            more -= 1
+        cuts = bracket.cuts(_threshold(bracket, known, context), context.workers)
         made = yield [space.with_float(first.recipe, order[:k]) for k in cuts]
         trials += made
         tried = dict(zip(cuts, made, strict=True))
-        nearest = bracket.learn_all({k: trial.met for k, trial in tried.items()})
+        bracket.learn_all({k: trial.met for k, trial in tried.items()})
+        known |= tried
         best = tried.get(bracket.high, best) if bracket.holds else None
         missed = [bracket.noise[k] for k, trial in tried.items() if not trial.met]
         unbearable = min([unbearable, *missed])
-        threshold = _threshold(bracket, nearest, tried[nearest], context)
     if best is None and order and answers > len(order) and bracket.steps:
         (trial,) = yield [space.with_float(first.recipe, order)]
         bracket.learn(len(order), trial.met)
@@ -84,8 +91,51 @@ def fewest_float(
     settled = best is not None and bracket.low == bracket.high
     needed = (order[bracket.high - 1],) if settled else ()
     return Fallbacks(
-        first.recipe, tuple(order), best, needed, unbearable, bracket.steps, tuple(trials)
+        first.recipe,
+        tuple(order),
+        best,
+        needed,
+        unbearable,
+        bracket.steps,
+        tuple(trials),
+        sensitivity,
     )
+
+
+def _ranked(
+    space: TuningSpace, context: StrategyContext, first: Trial
+) -> Steps[tuple[Sensitivity, Bracket, list[OpKey], dict[int, Trial]]]:
+    """The sensitivity that labels go by, its order, and what is known of cuts of that.
+
+    Where most of the error is one that class scores may not show, the ranking without it is cut
+    first: it stays if that brings back half of what was lost, and costs an evaluation if not.
+    """
+    sensitivity, other = context.ranking(), context.unshifted()
+    order = fallback_order(space, sensitivity)
+    steps = steps_for(_answers(space, order))
+    if other and fallback_order(space, other) != order and steps:
+        order_of_other = fallback_order(space, other)
+        bracket = Bracket([weight(other, key) for key in order_of_other], steps)
+        cut = bracket.cut(_threshold(bracket, {0: first}, context))
+        (trial,) = yield [space.with_float(first.recipe, order_of_other[:cut])]
+        won = _gain(trial, context) - _gain(first, context)
+        if trial.met or won > (context.goal.gain(context.baseline) - _gain(first, context)) / 2:
+            bracket.learn(cut, trial.met)
+            return other, bracket, order_of_other, {0: first, cut: trial}
+        steps -= 1
+    bracket = Bracket([weight(sensitivity, key) for key in order], steps)
+    return sensitivity, bracket, order, {0: first}
+
+
+def _is_enough(best: Trial | None, order: list[OpKey], more: int) -> bool:
+    """Are too few ops in float for another evaluation? By number: times vary with the load."""
+    return best is not None and (more == 0 or not keeps_many(best.recipe, order))
+
+
+def keeps_many(recipe: Recipe, ops: Sequence[OpKey]) -> bool:
+    """Are more of these ops in float than one, and than what can hardly be noticed?"""
+    kept = sum(recipe.ops[key].is_float for key in ops)
+    return kept > max(1.0, UNNOTICED * len(ops))
 
 
 def most_of_fewest(space: TuningSpace, budget: bool) -> int:
@@ -146,11 +196,12 @@ def _answers(space: TuningSpace, order: list[OpKey]) -> int:
     return len(order) + (0 if all_can_go_back else 1)
 
 
-def _threshold(bracket: Bracket, k: int, trial: Trial, context: StrategyContext) -> float:
-    """What the last trial tells of the noise that can be borne."""
+def _threshold(bracket: Bracket, tried: Mapping[int, Trial], context: StrategyContext) -> float:
+    """What the trials, by the ops that went back, tell of the noise that can be borne."""
     goal, baseline = context.goal, context.baseline
-    lost = None
-    if trial.score is not None and trial.score.bounds is None:
-        lost = goal.gain(baseline) - goal.gain(trial.score.accuracy)
-    allowed = abs(baseline - goal.bar(baseline))
-    return bearable(bracket.noise[k], lost, allowed)
+    seen = [
+        (bracket.noise[k], goal.gain(baseline) - goal.gain(trial.score.accuracy))
+        for k, trial in tried.items()
+        if trial.score is not None and trial.score.bounds is None
+    ]
+    return bearable(seen, abs(baseline - goal.bar(baseline)))

@@ -13,7 +13,7 @@ from lpot.core.trial import Trial
 from lpot.strategy.belief import Belief, Floats, Masks
 from lpot.strategy.bracket import steps_for
 from lpot.strategy.fewest import Fallbacks
-from lpot.strategy.order import able, weight
+from lpot.strategy.order import able, told_apart, weight
 
 WORTH_A_LOOK = 1e-3  # seconds a batch in FP32; below, calling kernels costs more than they do
 HOPELESS = 0.02  # chance of meeting the bar, below which a set is not tried
@@ -31,7 +31,7 @@ def improve(space: TuningSpace, context: StrategyContext, found: Fallbacks) -> S
         return found.best
     sensitivity = context.ranking()
     belief = Belief([weight(sensitivity, key) for key in keys], context.seed)
-    worth = _worth(keys, context.gains() if is_timed(context) else {})
+    worth = _worth(keys, told_apart(context.gains()) if is_timed(context) else {})
     known: set[bytes] = set()
     for trial in found.trials:
         low = _low(trial.recipe, keys)

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Sensitivity
+
+STEP = 4.0  # times, between gains that are told apart
+CLEAR = 0.01  # of the largest gain: less is none, and no loss either
 
 
 def fallback_order(space: TuningSpace, sensitivity: Sensitivity) -> list[OpKey]:
@@ -27,6 +31,25 @@ def is_fp32(space: TuningSpace, recipe: Recipe) -> bool:
     """
     leaders = (key for key in space.choices if key not in space.followers)
     return all(recipe.ops[key].precision == "fp32" for key in leaders)
+
+
+def told_apart(gains: Mapping[OpKey, float]) -> dict[OpKey, float]:
+    """Gains in steps of four times, as shares of the largest; losses that are clear as -1.
+
+    Times vary with what else the machine does, and a recipe must not: ops that gain about the same
+    gain the same, and the ranking by sensitivity decides between them.
+
+    >>> told_apart({"a": 8e-3, "b": 9e-3, "c": 1e-3, "d": 1e-9, "e": -1e-6, "f": -2e-3})
+    {'a': 1.0, 'b': 1.0, 'c': 0.0625, 'd': 0.0, 'e': 0.0, 'f': -1.0}
+    """
+    largest = max(map(abs, gains.values()), default=0.0)
+    return {key: _step(gain / largest) if largest else 0.0 for key, gain in gains.items()}
+
+
+def _step(share: float) -> float:
+    if abs(share) < CLEAR:
+        return 0.0
+    return -1.0 if share < 0.0 else float(STEP ** round(math.log(share, STEP)))
 
 
 def weight(sensitivity: Sensitivity, key: OpKey) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,13 @@ import pytest
 pytest.importorskip("tensorflow")
 
 import tensorflow as tf
+from tensorflow.core.framework import op_def_pb2
+from tensorflow.python.client import pywrap_tf_session as c_api
 
 import lpot
 from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow.refuse import PLACES, refuse_acts
+from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 
 BACKEND = TensorflowBackend()
@@ -54,6 +59,38 @@ def restored(path: str) -> Any:
     )
 
 
+def kept(path: str) -> Any:
+    return consumed(tf.data.Dataset.range(3).cache(path))
+
+
+def recorded(path: str) -> Any:
+    names = tf.data.Dataset.from_tensors(tf.constant("x"))
+    variant = names._variant_tensor
+    return tf.raw_ops.DatasetToTFRecord(input_dataset=variant, filename=path, compression_type="")
+
+
+def queried(path: str) -> Any:
+    return consumed(tf.data.experimental.SqlDataset("sqlite", path, "select 1", (tf.int32,)))
+
+
+def through_reader(path: str) -> Any:
+    queue = v1.FIFOQueue(1, tf.string)
+    with tf.control_dependencies([queue.enqueue(path)]):
+        return v1.TextLineReader().read(queue)[1]
+
+
+def mapped(path: str) -> Any:
+    return tf.raw_ops.ImmutableConst(dtype=tf.float32, shape=[1], memory_region_name=path)
+
+
+def drawn(path: str) -> Any:
+    return tf.raw_ops.RecordInput(file_pattern=path)
+
+
+def consumed(data: Any) -> Any:
+    return data.reduce(tf.constant(0, tf.int64), lambda sum, _: sum + 1)
+
+
 ACTS: dict[str, Callable[[str], Any]] = {
     "WriteFile": written,
     "PrintV2": printed,
@@ -61,6 +98,12 @@ ACTS: dict[str, Callable[[str], Any]] = {
     "ReadFile": read,
     "MatchingFiles": listed,
     "RestoreV2": restored,
+    "CacheDataset": kept,
+    "DatasetToTFRecord": recorded,
+    "SqlDataset": queried,
+    "ReaderReadV2": through_reader,
+    "ImmutableConst": mapped,
+    "RecordInput": drawn,
 }
 
 
@@ -89,9 +132,39 @@ def test_a_graph_that_acts_is_refused(name: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
     path = tmp_path / "model.pb"
     path.write_bytes(acting(ACTS[name], str(mark)).SerializeToString())
-    with pytest.raises(UnsupportedModel, match=rf"is a {name}, which .*trust: true"):
+    with pytest.raises(UnsupportedModel, match=rf"is a {name}(V2)?, which .*trust: true"):
         lpot.tune(path, data(), judge, workspace=tmp_path / "ws", measure_speed=False)
     assert list(tmp_path.glob("mark*")) == []
+
+
+def test_every_op_of_tensorflow_that_names_a_place_is_refused() -> None:
+    """By TensorFlow's own list of ops: none that is let pass takes a file, folder or address."""
+    names_a_place = re.compile(r"file_?name|.*(file|path|pattern|address|_dir|urls|region)", re.I)
+    harmless = ("InitializeTableFromTextFile", "Sharded", "Regex", "StaticRegex", *PLACES)
+    found = op_def_pb2.OpList()
+    found.ParseFromString(c_api.TF_GetBuffer(c_api.TF_GetAllOpList()))
+    passed = []
+    for op in found.op:
+        strings = [arg.name for arg in op.input_arg if arg.type == tf.string.as_datatype_enum]
+        strings += [attr.name for attr in op.attr if attr.type == "string"]
+        if any(names_a_place.match(name) for name in strings) and not op.name.startswith(harmless):
+            graph = v1.GraphDef(node=[v1.NodeDef(name="it", op=op.name)])
+            try:
+                refuse_acts(graph, "all", ["it"])
+            except UnsupportedModel:
+                continue
+            passed.append((op.name, strings))
+    assert passed == []
+
+
+def test_a_cache_in_memory_and_what_does_not_run_are_no_acts(tmp_path: Path) -> None:
+    graph = acting(lambda _: consumed(tf.data.Dataset.range(3).cache()), "")
+    assert BACKEND.load(graph).output_names
+    with tf.Graph().as_default() as unused:
+        x = v1.placeholder(tf.float32, (None, 8), name="x")
+        tf.identity(dense(x), name="y")
+        written(str(tmp_path / "mark"))
+    assert BACKEND.load(unused.as_graph_def(), ModelSpec(outputs=("y",))).output_names
 
 
 def test_one_that_is_trusted_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,3 +138,78 @@ def test_a_folder_of_tensorflow_js_is_known(tmp_path: Path) -> None:
     assert detect(tmp_path) == "tensorflow"
     with pytest.raises(UnsupportedModel, match=r"TensorFlow\.js.*SavedModel"):
         BACKEND.load(tmp_path)
+
+
+RECURRENT: dict[str, Callable[[], Any]] = {
+    "LSTM": lambda: layers.LSTM(4, dropout=0.2, recurrent_dropout=0.1),
+    "GRU": lambda: layers.GRU(4, dropout=0.2),
+    "SimpleRNN": lambda: layers.SimpleRNN(4, dropout=0.2),
+    "both ways": lambda: layers.Bidirectional(layers.LSTM(4, dropout=0.2)),
+}
+
+
+@pytest.mark.parametrize("kind", RECURRENT)
+def test_recurrent_layers_with_dropout(kind: str) -> None:
+    """Keras counts up the seed of their dropout in each call: no output reads it then."""
+    keras.utils.set_random_seed(3)
+    given = keras.Input((5, 6))
+    net = keras.Model(given, RECURRENT[kind]()(given))
+    seeds = [item.numpy() for item in net.non_trainable_variables]
+    model = BACKEND.load(net, told_by(rows(2, 5, 6)))
+    assert np.array_equal(seeds, [item.numpy() for item in net.non_trainable_variables])
+    assert np.allclose(BACKEND.run(model, (rows(2, 5, 6),))[0], net(rows(2, 5, 6)), atol=1e-6)
+
+
+class Counting(tf.Module):
+    """Counts its calls; the count is in what it gives, or not."""
+
+    def __init__(self, tells: bool) -> None:
+        self.count, self.tells = tf.Variable(1.0, trainable=False), tells
+        self.weight = tf.Variable(rows(6, 3))
+
+    @tf.function
+    def __call__(self, x: Any) -> Any:
+        made = tf.matmul(x, self.weight)
+        made = made * self.count if self.tells else made
+        self.count.assign_add(1.0)
+        return made
+
+
+def test_a_variable_that_is_changed_is_left_out_or_refused() -> None:
+    counting = Counting(tells=False)
+    model = BACKEND.load(counting, told_by(rows(2, 6)))
+    assert float(counting.count) == 1.0
+    assert np.allclose(BACKEND.run(model, (rows(2, 6),))[0], counting(rows(2, 6)), atol=1e-6)
+    with pytest.raises(UnsupportedModel, match="change its own variables"):
+        BACKEND.load(Counting(tells=True), told_by(rows(2, 6)))
+
+
+def test_what_is_traced_otherwise_with_open_sizes_is_traced_with_those_of_the_batch() -> None:
+    """TimeDistributed counts its steps by the batch where their number is left open."""
+    given = keras.Input((None, 6))
+    net = keras.Model(given, layers.TimeDistributed(layers.Dense(4))(given))
+    model = BACKEND.load(net, told_by(rows(2, 5, 6)))
+    assert np.allclose(BACKEND.run(model, (rows(2, 5, 6),))[0], net(rows(2, 5, 6)), atol=1e-6)
+    again = rows(3, 5, 6)  # the batch may still have any size
+    assert np.allclose(BACKEND.run(model, (again,))[0], net(again), atol=1e-6)
+
+
+def test_a_graph_that_is_not_its_model_is_refused() -> None:
+    @tf.function(input_signature=[tf.TensorSpec((None, 6))])
+    def growing(x: Any) -> Any:
+        return x * (2.0 if tf.inside_function() else 3.0)
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        with pytest.raises(UnsupportedModel, match="output 0 has other values than the model's"):
+            BACKEND.load(growing, told_by(rows(2, 6)))
+    finally:
+        tf.config.run_functions_eagerly(False)
+
+
+def test_a_model_that_draws_random_numbers_is_not_taken_for_another() -> None:
+    @tf.function(input_signature=[tf.TensorSpec((None, 6))])
+    def noisy(x: Any) -> Any:
+        return x + tf.random.normal(tf.shape(x))
+
+    assert BACKEND.load(noisy, told_by(rows(2, 6))).output_names

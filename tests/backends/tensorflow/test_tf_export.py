@@ -16,20 +16,27 @@ pytest.importorskip("onnxruntime")
 
 import onnx
 import onnxruntime as ort
+from click.testing import CliRunner
 
+import lpot
 from backends.tensorflow.nets import (
     Maker,
     block,
     cnn,
     graph_of,
     images,
+    iterator_graph,
     rows,
+    write_lines,
 )
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.cli import cli
+from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 from lpot.core.repairs import Repairs
 from lpot.core.space import restrict
+from lpot.jobs.recover import exportable
 
 BACKEND = TensorflowBackend()
 
@@ -106,6 +113,47 @@ def test_a_model_read_back_says_why_it_can_not_be_exported(tmp_path: Path) -> No
     again = BACKEND.restore(built.save(tmp_path / "low.pb"))
     with pytest.raises(UnsupportedModel, match="quantize"):
         again.export_onnx(tmp_path / "low.onnx")
+    with pytest.raises(UnsupportedModel, match="give the workspace of its tuning"):
+        exportable(tmp_path / "low.pb")
+
+
+def test_a_workspace_is_exported_from_the_model_that_was_tuned(tmp_path: Path) -> None:
+    source = tmp_path / "net.pb"
+    source.write_bytes(block().SerializeToString())
+    given = rows(1)[0]
+    options: dict[str, Any] = {"workspace": tmp_path / "ws", "measure_speed": False}
+    result = lpot.tune(source, [given], lambda model: 1.0, **options)
+    straight = result.model.export(tmp_path / "straight.onnx")
+    again = exportable(tmp_path / "ws").export(tmp_path / "again.onnx")
+    assert np.array_equal(run(again, given[0]), run(straight, given[0]))
+    source.rename(tmp_path / "moved.pb")
+    with pytest.raises(UnsupportedModel, match=r"net\.pb does not exist: give its path.*--module"):
+        exportable(tmp_path / "ws")
+    command = ["export", str(tmp_path / "ws"), str(tmp_path / "moved.onnx")]
+    made = CliRunner().invoke(cli, [*command, "--module", str(tmp_path / "moved.pb")])
+    assert made.exit_code == 0, made.output
+    assert np.array_equal(run(tmp_path / "moved.onnx", given[0]), run(straight, given[0]))
+
+
+def test_a_graph_that_reads_its_data_itself_gets_inputs(tmp_path: Path) -> None:
+    # The handle that such a graph ends in, too, is no result.
+    assert BACKEND.load(iterator_graph()).output_names == ("unstack", "unstack:1", "label")
+    model = BACKEND.load(iterator_graph(), ModelSpec(outputs=("IteratorGetNext:1", "unstack:0")))
+    feeds = {"input_file": str(write_lines(tmp_path / "rows.txt")), "batch_size": 4}
+    recipe = restrict(BACKEND.inspect(model), ()).default()
+    low = BACKEND.build(model, recipe, BACKEND.observe(model, [feeds], (0,))[0])
+    expected = BACKEND.run(low, feeds)
+    session = ort.InferenceSession(str(low.export_onnx(tmp_path / "low")))
+    assert [item.name for item in session.get_inputs()] == [
+        "IteratorGetNext_0:0",
+        "IteratorGetNext_1:0",
+    ]
+    lines = (tmp_path / "rows.txt").read_text().splitlines()[:4]
+    values = np.array([line.split(",") for line in lines], np.float32)
+    ids = values[:, 0].astype(np.int32)
+    found = session.run(None, {"IteratorGetNext_0:0": values, "IteratorGetNext_1:0": ids})
+    np.testing.assert_array_equal(found[0], ids)  # data handed on as they were read
+    assert np.abs(found[1] - expected[1]).max() < 0.05 * np.abs(expected[1]).max()
 
 
 def test_the_weights_are_not_copied_for_each_pass_of_the_converter(

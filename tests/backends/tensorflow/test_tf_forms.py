@@ -360,6 +360,13 @@ def test_what_has_no_kernel_is_told() -> None:
     assert any("1 Conv3D op(s) stay in FP32" in note for note in notes), notes
 
 
+def test_what_keras_has_quantized_is_told() -> None:
+    net = keras.Sequential([keras.Input((8,)), layers.Dense(4)])
+    net.quantize("int8")
+    (product,) = BACKEND.inspect(BACKEND.load(net)).ops.values()
+    assert "give the model as it was before that" in product.reason
+
+
 @pytest.mark.parametrize("spelt", [False, True])
 def test_batch_norms_in_training_mode_are_told(spelt: bool) -> None:
     graph = tf.Graph()

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, graph_of, image, images, little
+from lpot.backends import detect
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow.runtime import tf, v1
@@ -113,6 +114,27 @@ def test_a_checkpoint_folder_a_prefix_and_a_meta_file(checkpoint: Path) -> None:
         assert model.form == "checkpoint"
         assert not any("Var" in node.op for node in model.net.nodes.values())
     close(model, [X])
+
+
+def test_a_checkpoint_without_a_name(tmp_path: Path) -> None:
+    graph, _ = variable_graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        session.run(v1.global_variables_initializer())
+        v1.train.Saver().save(session, f"{tmp_path}/")
+    for source in (tmp_path, tmp_path / ".meta"):
+        assert detect(source) == "tensorflow"
+        assert BACKEND.load(source, ModelSpec(outputs=("y",))).form == "checkpoint"
+
+
+def test_a_file_of_keras_2_names_what_reads_it(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    place = tmp_path / "old.h5"
+    keras_net().save(place)
+    with h5py.File(place, "r+") as file:
+        file.attrs["keras_version"] = "2.15.0"
+        file.attrs["model_config"] = file.attrs["model_config"].replace('"filters"', '"Filters"')
+    with pytest.raises(UnsupportedModel, match=r"saved by Keras 2.15.0.*tf_keras"):
+        BACKEND.load(place)
 
 
 def test_outputs_of_a_checkpoint_are_found(checkpoint: Path) -> None:

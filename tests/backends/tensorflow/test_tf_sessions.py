@@ -153,3 +153,16 @@ def test_a_graph_written_node_by_node_is_what_protobuf_writes(tmp_path: Path) ->
         model = BACKEND.load(graph_def)
         path = BACKEND.save(model, tmp_path / "model.pb")
         assert path.read_bytes() == model.net.graph_def().SerializeToString(deterministic=True)
+
+
+@pytest.mark.parametrize("size", [128, 300])
+def test_an_op_with_a_big_constant_under_its_name_keeps_it(size: int) -> None:
+    weight = np.random.default_rng(5).normal(size=(size, size)).astype(np.float32)
+    with tf.Graph().as_default() as graph:
+        x = v1.placeholder(tf.float32, (None, size), name="x")
+        tf.raw_ops.MatMul(a=x, b=tf.constant(weight, name="y/w"), name="y")
+    assert [op.name for op in graph.get_operations()] == ["x", "y/w", "y"]
+    model = BACKEND.load(graph.as_graph_def())
+    assert model.native.as_graph_def() == graph.as_graph_def()
+    given = np.ones((2, size), np.float32)
+    assert np.allclose(model.native(given), given @ weight, atol=1e-3)

@@ -31,8 +31,8 @@ from lpot.backends.onnx.passes.write_as_matmul import write_as_matmul
 from lpot.backends.onnx.run import ORT_ERRORS, input_specs, session
 from lpot.core.batch import InputSpec
 from lpot.core.errors import DataError, UnsupportedModel
+from lpot.core.feed import synthetic
 from lpot.core.ptq.distance import arrays
-from lpot.jobs.benchmark.feed import synthetic
 
 logger = logging.getLogger(__name__)
 

@@ -52,6 +52,7 @@ class TensorflowBackend(PruneVerbs, Backend[TensorflowModel]):
     stores_halves = (
         "makes nothing faster (weights over 10 MB are widened in each run, which takes time)"
     )
+    exports_from_source = True  # its INT8 ops are its own
     folds = True  # graph optimization has something to give without 16-bit floats
 
     def load(self, source: Any, spec: ModelSpec = ModelSpec()) -> TensorflowModel:

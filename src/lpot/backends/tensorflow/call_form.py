@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +64,14 @@ class CallForm:
         for form, value in zip(wanted, given, strict=True):
             found.update(_matched(form, value))
         return found
+
+    def call(self, function: Callable[..., Any], fed: Mapping[str, Any]) -> Any:
+        """What a function gives that is called as the model was, with values by tensor name."""
+        args, kwargs = tf.nest.map_structure(
+            lambda name: None if name is None else tf.convert_to_tensor(fed[name]),
+            (self.args, dict(self.kwargs)),
+        )
+        return function(*args, **kwargs)
 
     def packed(self, values: Mapping[str, Any]) -> Any:
         """What the model returned, of eager tensors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from lpot.backends.tensorflow.boundary import results
 from lpot.backends.tensorflow.call_form import CallForm
 from lpot.backends.tensorflow.graph import ITERATOR, Net
 from lpot.backends.tensorflow.nodes import node_name
-from lpot.backends.tensorflow.refuse import refuse_acts, refuse_acts_of
+from lpot.backends.tensorflow.refuse import refuse_acts
 from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
 from lpot.backends.tensorflow.tables import captured_tables, session_tables, with_tables
@@ -23,6 +23,10 @@ from lpot.core.errors import ConfigError, UnsupportedModel, did_you_mean
 # Weights above this can't be put into one GraphDef, whose limit is 2 GiB.
 LIMIT = 2**31 - 2**26
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
+READERS = ("ReadVariableOp", "ResourceGather", "ResourceGatherNd", "VariableShape")
+ONLY_READ = "_read_only_resource_inputs"  # TensorFlow's own mark
+
+Call = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +39,8 @@ class Frozen:
     outputs: tuple[str, ...] = ()
     signature: dict[str, dict[str, str]] = field(default_factory=dict)
     form_of_call: CallForm | None = None
+    called: Call | None = None  # the model itself, where it was traced here
+    variables: tuple[Any, ...] = ()
 
     def resolved(self, names: Sequence[str], side: str) -> tuple[str, ...]:
         """Signature keys turned into tensors; other names pass."""
@@ -64,16 +70,20 @@ def is_saved_model_format(path: str | Path) -> bool:
 def checkpoint_prefix(path: Path) -> str | None:
     """The checkpoint that a directory or prefix stands for; the latest where there are several."""
     if not path.is_dir():
-        both = (path.with_name(f"{path.name}{suffix}") for suffix in (".meta", ".index"))
-        return str(path) if all(item.is_file() for item in both) else None
+        return str(path) if _has_graph(str(path)) else None
     latest = tf.train.latest_checkpoint(str(path))
-    if latest is not None and checkpoint_prefix(Path(latest)) is not None:
+    if latest is not None and _has_graph(latest):
         return str(latest)
-    found = sorted(
-        (item for item in path.glob("*.meta") if item.with_suffix(".index").is_file()),
-        key=lambda item: item.stat().st_mtime,
-    )
-    return str(found[-1].with_suffix("")) if found else None
+    graphs = sorted(path.glob("*.meta"), key=lambda item: item.stat().st_mtime)
+    found = [
+        prefix for prefix in (str(item)[: -len(".meta")] for item in graphs) if _has_graph(prefix)
+    ]
+    return found[-1] if found else None
+
+
+def _has_graph(prefix: str) -> bool:
+    """Prefixes are text, not paths: `folder/` is one, of the files `.meta` and `.index` in it."""
+    return all(Path(f"{prefix}{suffix}").is_file() for suffix in (".meta", ".index"))
 
 
 def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
@@ -86,19 +96,15 @@ def checkpoint(path: Path, spec: ModelSpec) -> Frozen:
             saver = v1.train.import_meta_graph(f"{prefix}.meta", clear_devices=True)
             if saver is None:
                 raise UnsupportedModel(f"{prefix}.meta: the graph has no variables to restore")
-            _check_restore(graph.as_graph_def(), saver, prefix)
-            _ends(graph.as_graph_def(), spec.outputs)  # what can't be frozen needs no restoring
+            graph_def = graph.as_graph_def()
+            refuse_acts(graph_def, prefix, [saver.as_saver_def().restore_op_name], loading=True)
+            _ends(graph_def, spec.outputs)  # what can't be frozen needs no restoring
             saver.restore(session, prefix)
             return Frozen(constants(session, spec.outputs), "checkpoint")
     except (DecodeError, OSError, ValueError, tf.errors.OpError) as error:
         raise UnsupportedModel(
             f"{prefix}: the checkpoint can't be read ({first_line(error)})"
         ) from error
-
-
-def _check_restore(graph_def: GraphDef, saver: v1.train.Saver, prefix: str) -> None:
-    refuse_acts(graph_def, prefix)
-    refuse_acts_of(graph_def, [saver.as_saver_def().restore_op_name], prefix)
 
 
 def live_graph(graph: tf.Graph, spec: ModelSpec) -> Frozen:
@@ -157,8 +163,56 @@ def _check_size(size: int) -> None:
         )
 
 
-def concrete(function: Any, form: str) -> Frozen:
-    """A ConcreteFunction with its variables as constants and its calls inlined."""
+def concrete(function: Any, form: str, called: Call | None = None) -> Frozen:
+    """A ConcreteFunction with its variables as constants and its calls inlined.
+
+    Where `called` is given, it was traced from that.
+    """
+    try:
+        return _concrete(function, function, form, called)
+    except UnsupportedModel:
+        without = None if called is None else _without_writes(function, called)
+        if without is None:
+            raise
+        return _concrete(without, function, form, called)
+
+
+def _without_writes(function: Any, called: Call) -> Any:
+    """What the outputs need alone; None where that reads a variable which the function changes.
+
+    Keras's recurrent layers count up the seed of their dropout in each call, training or not.
+    """
+    nest: Any = function.structured_input_signature
+    specs = tf.nest.flatten(nest)
+    if not all(isinstance(spec, tf.TensorSpec) for spec in specs):
+        return None
+
+    def flat(*given: Any) -> Any:
+        args, kwargs = tf.nest.pack_sequence_as(nest, given)
+        return tf.nest.flatten(getattr(called, "python_function", called)(*args, **kwargs))
+
+    whole = v1.wrap_function(flat, specs)  # one in which nothing runs for its effects alone
+    fetches = [whole.graph.get_tensor_by_name(tensor.name) for tensor in whole.outputs]
+    pruned = whole.prune(whole.inputs, fetches, input_signature=(tuple(specs), {}))
+    written = _written(function.graph)
+    reads = (id(outer) for outer, inner in pruned.graph.captures if inner.consumers())
+    return None if any(one in written for one in reads) else pruned
+
+
+def _written(graph: Any) -> set[int]:
+    """The variables outside of a function that its ops may change."""
+    outer = {inner.name: id(outer) for outer, inner in graph.captures}
+    found = set()
+    for op in graph.get_operations():
+        reads = op.type in READERS
+        only_read = op.node_def.attr[ONLY_READ].list.i  # by the functions that an op calls
+        for at, tensor in enumerate(op.inputs):
+            if tensor.name in outer and not reads and at not in only_read:
+                found.add(outer[tensor.name])
+    return found
+
+
+def _concrete(function: Any, traced: Any, form: str, called: Call | None) -> Frozen:
     from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
     size = sum(v.shape.num_elements() * v.dtype.size for v in function.variables)
@@ -177,7 +231,7 @@ def concrete(function: Any, form: str) -> Frozen:
     tables = captured_tables(function, graph_def)
     inputs = [tensor.name for tensor in frozen.inputs if node_name(tensor.name) not in tables]
     outputs = [tensor.name for tensor in frozen.outputs]
-    structure: Any = function.structured_input_signature
+    structure: Any = traced.structured_input_signature
     keys = sorted(structure[1] if structure else ())
     if len(keys) != len(inputs):  # some are given by position
         keys = [node_name(name) for name in inputs]
@@ -188,9 +242,11 @@ def concrete(function: Any, form: str) -> Frozen:
         tuple(outputs),
         {
             "inputs": _by_name(keys, inputs),
-            "outputs": dict(zip(_output_keys(function, outputs), outputs, strict=True)),
+            "outputs": dict(zip(_output_keys(traced, outputs), outputs, strict=True)),
         },
-        CallForm.of(function, inputs, outputs),
+        CallForm.of(traced, inputs, outputs),
+        called,
+        tuple(function.variables),
     )
 
 

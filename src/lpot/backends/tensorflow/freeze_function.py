@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from lpot.backends.tensorflow.freeze import Frozen, concrete
 from lpot.backends.tensorflow.run import first_line
 from lpot.backends.tensorflow.runtime import tf
 from lpot.core.backend import ModelSpec
@@ -20,13 +21,15 @@ NOT_DATA = ("training", "mask", "self")
 TRACING = (TypeError, ValueError, AttributeError, KeyError, IndexError, tf.errors.OpError)
 
 
-def function_of(source: Any, spec: ModelSpec) -> Any:
-    """The ConcreteFunction of a tf.function or a tf.Module with `__call__`."""
+def functions_of(source: Any, spec: ModelSpec) -> Iterator[Frozen]:
+    """A tf.function or a tf.Module with `__call__`, frozen: for any batch size, then for one."""
     what = f"the {type(source).__name__} given"
     function = _traceable(source)
     if getattr(function, "input_signature", None) is not None:
-        return function.get_concrete_function()
-    return traced(function, function, spec, what)
+        yield concrete(function.get_concrete_function(), "function", function)
+        return
+    yield concrete(traced(function, function, spec, what), "function", function)
+    yield concrete(traced(function, function, spec, what, (False,)), "function", function)
 
 
 def _traceable(source: Any) -> Any:
@@ -47,7 +50,13 @@ def _is_function(value: Any) -> bool:
     return hasattr(value, "get_concrete_function")
 
 
-def traced(function: Any, signature: Callable[..., Any], spec: ModelSpec, what: str) -> Any:
+def traced(
+    function: Any,
+    signature: Callable[..., Any],
+    spec: ModelSpec,
+    what: str,
+    any_batch: Sequence[bool] = (True, False),
+) -> Any:
     """The function traced with the first calibration batch: any batch size, if it takes any.
 
     `signature` is the function whose parameters tell how many inputs there are.
@@ -64,7 +73,7 @@ def traced(function: Any, signature: Callable[..., Any], spec: ModelSpec, what: 
     names = [*needed, *named]
     for args in _readings(raw, names):
         count = len(needed) if len(args) == len(names) else len(args)
-        for free in (True, False):
+        for free in any_batch:
             specs = _specs(args, names, free)
             # A layer that is built by the second attempt would be refused in the same tf.function.
             tried = function if _is_function(function) else tf.function(function)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -60,11 +61,18 @@ def read_keras(path: Path) -> Any:
                 "safe_mode=False) and give the model object"
             ) from error
         raise UnsupportedModel(
-            f"{path}: not a readable Keras model ({first_line(error)}){_hint(text)}"
+            f"{path}: not a readable Keras model ({first_line(error)}){_hint(path, text)}"
         ) from error
 
 
-def _hint(text: str) -> str:
+def _hint(path: Path, text: str) -> str:
+    version = _keras_of(path)
+    if version.startswith(("1.", "2.")):
+        return (
+            f". It was saved by Keras {version}, and this is Keras 3: load it with tf_keras (pip "
+            "install tf_keras; tf_keras.models.load_model(...)) and give the model object, or the "
+            "folder that its save(..., save_format='tf') writes"
+        )
     if "No model config" in text:
         return ". It holds weights only: load them into the model and give that"
     if "could not be deserialized" in text or "Could not locate class" in text:
@@ -75,8 +83,39 @@ def _hint(text: str) -> str:
     return ""
 
 
-def keras_model(model: Any, spec: ModelSpec) -> Frozen:
-    frozen = concrete(_traced(model, spec), "keras")
+def _keras_of(path: Path) -> str:
+    """The version of Keras that wrote a file, where an .h5 file says so."""
+    if path.suffix.lower() == ".keras" or zipfile.is_zipfile(path):
+        return ""
+    import h5py
+
+    with suppress(OSError), h5py.File(path, "r") as file:
+        return str(file.attrs.get("keras_version", ""))
+    return ""
+
+
+def keras_models(model: Any, spec: ModelSpec) -> Iterator[Frozen]:
+    """The model frozen for what it says that it takes; then for the first batch, if there is one.
+
+    Of layers that unroll their loops, sizes left free make another net.
+    """
+
+    def call(*inputs: Any, **named: Any) -> Any:
+        if _takes_training(model):
+            named["training"] = False
+        return model(*inputs, **named)
+
+    yield _named(model, concrete(_traced(model, call, spec), "keras", call))
+    for any_batch in (True, False) if spec.sample is not None else ():
+        function = traced(call, model.call, spec, _what(model), (any_batch,))
+        yield _named(model, concrete(function, "keras", call))
+
+
+def _what(model: Any) -> str:
+    return f"the Keras model {model.name!r}"
+
+
+def _named(model: Any, frozen: Frozen) -> Frozen:
     keys = list(getattr(model, "output_names", ()))
     if len(keys) != len(frozen.outputs) or len(set(keys)) != len(keys):
         return frozen
@@ -87,16 +126,9 @@ def keras_model(model: Any, spec: ModelSpec) -> Frozen:
     return replace(frozen, signature=signature)
 
 
-def _traced(model: Any, spec: ModelSpec) -> Any:
+def _traced(model: Any, call: Callable[..., Any], spec: ModelSpec) -> Any:
     """The model as a function of any batch size, where it does not insist on one."""
-
-    def call(*inputs: Any, **named: Any) -> Any:
-        if _takes_training(model):
-            named["training"] = False
-        return model(*inputs, **named)
-
-    asked = _signature(model)
-    what = f"the Keras model {model.name!r}"
+    asked, what = _signature(model), _what(model)
     if asked is None or (not getattr(model, "inputs", None) and spec.sample is not None):
         if spec.sample is None:
             raise UnsupportedModel(

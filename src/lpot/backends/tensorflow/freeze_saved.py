@@ -12,7 +12,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from lpot.backends.tensorflow.freeze import Frozen, concrete, constants, keep_inputs
-from lpot.backends.tensorflow.refuse import refuse_acts, refuse_acts_of
+from lpot.backends.tensorflow.refuse import refuse_acts
 from lpot.backends.tensorflow.run import first_line, session_config
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.backend import ModelSpec
@@ -37,8 +37,7 @@ def saved_model(path: Path, spec: ModelSpec) -> Frozen:
     try:
         parsed = loader_impl.parse_saved_model(str(path))
         for meta in parsed.meta_graphs:
-            refuse_acts(meta.graph_def, str(path))
-            refuse_acts_of(meta.graph_def, _initial(meta), str(path))
+            refuse_acts(meta.graph_def, str(path), _initial(meta), loading=True)
         tags = _tags([list(meta.meta_info_def.tags) for meta in parsed.meta_graphs], path)
         if any(meta.HasField("object_graph_def") for meta in parsed.meta_graphs):
             loaded = _objects(path, tags)

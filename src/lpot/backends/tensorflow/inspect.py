@@ -22,7 +22,7 @@ from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.nodes import data_inputs
 from lpot.backends.tensorflow.passes.merge_twins import twins_of
 from lpot.backends.tensorflow.passes.widen_halves import narrow_ops
-from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.runtime import NodeDef, tf
 from lpot.core.backend import Approach, Target
 from lpot.core.errors import ConfigError
 from lpot.core.recipe import OpKey
@@ -58,9 +58,15 @@ def inspect(model: TensorflowModel, approach: Approach, target: Target) -> Capab
 
 
 def _reason(model: TensorflowModel, name: str, twins: Callable[[], dict[str, str]]) -> str:
-    op = model.net.nodes[name].op
+    node = model.net.nodes[name]
+    op = node.op
     if _is_quantized(op):
         return "already quantized"
+    if op in NO_KERNEL and any(value.type == tf.int8 for value in node.attr.values()):
+        return (
+            "its weights are rounded to INT8 already, as Keras's quantize('int8') does: give the "
+            "model as it was before that"
+        )
     if op in CALLS:
         return "calls functions, whose ops stay in FP32"
     if op in NO_KERNEL:

@@ -4,29 +4,33 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from lpot.backends.tensorflow import freeze, freeze_keras, freeze_saved
 from lpot.backends.tensorflow.boundary import settle
 from lpot.backends.tensorflow.call_form import CallForm
+from lpot.backends.tensorflow.callable_graph import CallableGraph
 from lpot.backends.tensorflow.freeze import VARIABLES, Frozen, is_ckpt_format, is_saved_model_format
-from lpot.backends.tensorflow.freeze_function import function_of
+from lpot.backends.tensorflow.freeze_function import functions_of
 from lpot.backends.tensorflow.graph import Net, lightened
-from lpot.backends.tensorflow.nodes import node_name
+from lpot.backends.tensorflow.nodes import node_name, tensor_name
 from lpot.backends.tensorflow.refuse import refuse_acts
-from lpot.backends.tensorflow.run import import_graph
+from lpot.backends.tensorflow.run import feed, import_graph
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.tables import settle_tables
 from lpot.core.backend import ModelSpec
-from lpot.core.errors import UnsupportedModel, first_line
+from lpot.core.batch import as_array, split
+from lpot.core.errors import DataError, UnsupportedModel, first_line
+from lpot.core.tune import guarded
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +39,8 @@ ACCEPTED = (
     "a GraphDef, a tf.Graph, a Keras model, a tf.function, a ConcreteFunction or a tf.Module"
 )
 COLOCATED = "_class"
+ROUNDING = 1e-2  # by which kernels that sum in another order may differ, as a share of the values
+FEW = 0.05  # of the classes that may differ for it
 LIMIT = 2**31 - 1
 # Models converted for other runtimes: what they were made from is what can be tuned.
 CONVERTED = {
@@ -76,16 +82,16 @@ def load(source: Any, spec: ModelSpec) -> Loaded:
     if isinstance(source, v1.Session):
         return _finish(freeze.live_session(source, spec), spec, "the Session given")
     if isinstance(source, tf.keras.Model):
-        loaded = _finish(freeze_keras.keras_model(source, spec), spec, "the Keras model given")
-        return replace(loaded, keras=lambda: source)
+        found = _same(freeze_keras.keras_models(source, spec), spec, "the Keras model given")
+        return replace(found, keras=lambda: source)
     if hasattr(source, "structured_input_signature"):
-        return _finish(freeze.concrete(source, "function"), spec, "the function given")
+        frozen = freeze.concrete(source, "function", source)
+        return _same(iter([frozen]), spec, "the function given")
     if getattr(source, "signatures", None):
-        found = freeze_saved.signatures(source, "the object given", spec)
-        return _finish(found, spec, "the object given")
+        frozen = freeze_saved.signatures(source, "the object given", spec)
+        return _same(iter([frozen]), spec, "the object given")
     if isinstance(source, tf.Module) or hasattr(source, "get_concrete_function"):
-        function = function_of(source, spec)
-        return _finish(freeze.concrete(function, "function"), spec, "the function given")
+        return _same(functions_of(source, spec), spec, "the function given")
     name = f"{type(source).__module__}.{type(source).__qualname__}"
     if "estimator" in name.lower():
         raise UnsupportedModel(
@@ -112,11 +118,13 @@ def _load_path(path: Path, spec: ModelSpec) -> Loaded:
         )
         hint = f"; its folder has {', '.join(near)}" if near else ""
         raise UnsupportedModel(f"{path}: no such file{hint}")
+    if path.name == ".meta":  # of a checkpoint without a name
+        return _finish(freeze.checkpoint(path.parent, spec), spec, str(path), path)
     if path.suffix == ".meta":
         return _finish(freeze.checkpoint(path.with_suffix(""), spec), spec, str(path), path)
     if path.suffix.lower() in KERAS_FILES:
-        frozen = freeze_keras.keras_model(freeze_keras.read_keras(path), spec)
-        loaded = _finish(frozen, spec, str(path), path)
+        model = freeze_keras.read_keras(path)
+        loaded = _same(freeze_keras.keras_models(model, spec), spec, str(path), path)
         return replace(loaded, keras=partial(freeze_keras.read_keras, path))
     if path.suffix.lower() in CONVERTED:
         raise UnsupportedModel(
@@ -178,6 +186,66 @@ def read_graph_def(path: Path) -> GraphDef:
     return graph_def
 
 
+def _same(ways: Iterator[Frozen], spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
+    """The first graph that gives what the model gives, on the first batch where there is one."""
+    told = ""
+    for frozen in ways:
+        loaded = _finish(frozen, spec, what, path)
+        told = _difference(loaded, frozen, spec)
+        if not told:
+            return loaded
+        logger.info("%s: traced, %s", what, told)
+    raise UnsupportedModel(
+        f"{what} can't be made a graph that does the same: {told}. Give the function of one size, "
+        "tf.function(model).get_concrete_function(tf.TensorSpec(…)), if that does"
+    )
+
+
+def _difference(loaded: Loaded, frozen: Frozen, spec: ModelSpec) -> str:
+    """What the graph does otherwise than the model it was traced from; empty if nothing."""
+    net, form, called = loaded.net, loaded.form_of_call, frozen.called
+    raw = None if spec.sample is None else spec.sample()
+    is_whole = net.outputs == tuple(map(tensor_name, frozen.outputs))
+    if raw is None or form is None or called is None or not is_whole:
+        return ""
+    graph = CallableGraph(net)
+    kept = [(item, item.numpy()) for item in frozen.variables if not item.trainable]
+    try:
+        inputs = split(raw, net.inputs).inputs
+        fed = {tensor_name(name): value for name, value in feed(graph.specs, inputs).items()}
+        first, again = (guarded(lambda: _arrays(form.call(called, fed))) for _ in range(2))
+        given = guarded(lambda: _arrays(graph(fed)))
+    except DataError:  # a batch of another layout, of which others tell
+        return ""
+    finally:
+        graph.close()
+        for item, value in kept:  # seeds of random numbers, counters
+            item.assign(value)
+    if isinstance(first, Exception) or isinstance(again, Exception):
+        return ""
+    if isinstance(given, Exception):
+        return f"it fails on the first batch ({first_line(given)})"
+    for at, (ours, theirs, mine) in enumerate(zip(given, first, again, strict=True)):
+        if ours.shape != theirs.shape:
+            return f"output {at} has the shape {ours.shape} where the model's has {theirs.shape}"
+        if not _is_like(ours, theirs) and _is_like(mine, theirs):
+            return f"output {at} has other values than the model's"
+    return ""
+
+
+def _arrays(found: Any) -> list[np.ndarray]:
+    return [as_array(item) for item in tf.nest.flatten(found)]
+
+
+def _is_like(ours: np.ndarray, theirs: np.ndarray) -> bool:
+    """The same but for rounding. Of classes and counts, some may stand just between two."""
+    if theirs.dtype.kind not in "fc":
+        return bool(np.mean(ours != theirs) <= FEW) if theirs.size else True
+    error, power = np.nan_to_num(ours - theirs), np.nan_to_num(theirs)
+    alike = np.array_equal(np.isnan(ours), np.isnan(theirs))
+    return bool(alike and np.linalg.norm(error) <= ROUNDING * np.linalg.norm(power))
+
+
 def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None) -> Loaded:
     graph_def = frozen.graph_def
     _check_nodes(graph_def, what)
@@ -193,7 +261,7 @@ def _finish(frozen: Frozen, spec: ModelSpec, what: str, path: Path | None = None
         frozen.resolved(spec.outputs, "outputs") or frozen.outputs,
     )
     net = settle(graph_def, graph, asked)
-    refuse_acts(graph_def, what, run=set(net.ancestors(net.outputs)))
+    refuse_acts(graph_def, what, run=net.keep)
     variables = [n for n in net.ancestors(net.outputs) if net.nodes[n].op in VARIABLES]
     if variables:
         raise UnsupportedModel(

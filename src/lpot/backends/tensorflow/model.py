@@ -182,10 +182,14 @@ class TensorflowModel(Model):
         if self.drawn is None and self.recipe is not None and self.recipe.low_ops:
             raise UnsupportedModel(
                 "a model read back from disk holds TensorFlow's own INT8 ops, which ONNX does not "
-                "have: export the model that quantize() returned"
+                "have: export the model that quantize() returned, or its workspace (`lpot export`)"
             )
         prepared, plan = self.drawn or (self.prepared, None)
         return export_onnx(prepared, plan, Path(path), opset)
+
+    def export(self, path: str | Path, inputs: Inputs | None = None) -> Path:
+        """The model for another runtime: ONNX with Q/DQ pairs."""
+        return self.export_onnx(path, inputs)
 
     def close(self) -> None:
         graph: CallableGraph | None = self.__dict__.get("native")

@@ -11,7 +11,7 @@ import numpy as np
 
 from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.nodes import full_name
-from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.inputs import by_name
@@ -30,28 +30,38 @@ def import_graph(graph_def: GraphDef) -> tf.Graph:
 
 
 def fill(graph: tf.Graph, net: Net) -> None:
-    """Big constants come first, one by one: importing holds four copies of what it imports."""
-    alone = {
-        name
-        for name, node in net.nodes.items()
-        if node.op == "Const" and node.ByteSize() > ALONE and not node.input
-    }
-    alone -= {name[1:] for name in net.users if name.startswith("^")}
-    for name in alone:
-        _import(graph, GraphDef(node=[net.nodes[name]], versions=net.header.versions))
-    rest = GraphDef()
-    rest.CopyFrom(net.header)
-    rest.node.extend(node for name, node in net.nodes.items() if name not in alone)
-    names = [full_name(name) for name in alone if name in net.users]
-    _import(graph, rest, {name: graph.get_tensor_by_name(name) for name in names})
+    """Big constants get their values one by one: importing holds four copies of what it imports.
+
+    They are there by name from the start: TensorFlow renames an op when a constant that stands
+    under its name (`conv/weight`) was imported before it.
+    """
+    alone = [n for n in net.nodes.values() if n.op == "Const" and n.ByteSize() > ALONE]
+    names = {node.name for node in alone}
+    light = GraphDef()
+    light.CopyFrom(net.header)
+    light.node.extend(_valueless(n) if n.name in names else n for n in net.nodes.values())
+    _import(graph, light)
+    for node in alone:
+        # The one way to give a constant its value later; there is no public one.
+        graph.get_operation_by_name(node.name)._set_attr("value", node.attr["value"])
 
 
-def _import(
-    graph: tf.Graph, graph_def: GraphDef, there: Mapping[str, tf.Tensor] | None = None
-) -> None:
+def _valueless(node: NodeDef) -> NodeDef:
+    """A constant of the same type and shape, all zeros, which take no room."""
+    fresh = NodeDef(name=node.name, op=node.op, input=node.input, device=node.device)
+    tensor = node.attr["value"].tensor
+    for name in node.attr:
+        if name != "value":
+            fresh.attr[name].CopyFrom(node.attr[name])
+    fresh.attr["value"].tensor.dtype = tensor.dtype
+    fresh.attr["value"].tensor.tensor_shape.CopyFrom(tensor.tensor_shape)
+    return fresh
+
+
+def _import(graph: tf.Graph, graph_def: GraphDef) -> None:
     with graph.as_default():
         try:
-            tf.graph_util.import_graph_def(graph_def, input_map=there, name="")
+            tf.graph_util.import_graph_def(graph_def, name="")
         except (ValueError, tf.errors.OpError) as error:
             raise UnsupportedModel(f"TensorFlow rejects the graph: {first_line(error)}") from error
 

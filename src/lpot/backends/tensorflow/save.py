@@ -53,6 +53,8 @@ def save(model: TensorflowModel, path: Path) -> Path:
         raise WorkspaceError(f"{path}: a file exists where the SavedModel directory should be")
     ends = {"inputs": list(model.input_names), "outputs": list(model.output_names)}
     model.card = {**model.card, "ends": ends}
+    if model.source:
+        model.card["source"] = str(Path(model.source).resolve())
     try:
         with drafting(path, folder) as holder:
             draft = holder / ("model" if folder else path.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from lpot.core.batch import Batch
 
 Array = npt.NDArray[Any]
+Measure = Callable[[Sequence[Any], Sequence[Any]], float]
 
 ENTRIES = 8  # of a channel, from which on its power means something
 ENOUGH = 8  # samples that tell one op from another
@@ -33,9 +34,22 @@ def distance(truth: Sequence[Any], outputs: Sequence[Any]) -> float:
     return sum(map(_one, exact, given))
 
 
-def mean_distance(truth: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]]) -> float:
+def unshifted_distance(truth: Sequence[Any], outputs: Sequence[Any]) -> float:
+    """The distance of what is left without what all scores of a sample have in common.
+
+    No label sees that: the classes are the same, and so are their probabilities.
+
+    >>> unshifted_distance([np.array([[3.0, 5.0]])], [np.array([[103.0, 105.0]])])
+    0.0
+    """
+    return distance(list(map(_centred, arrays(truth))), list(map(_centred, arrays(outputs))))
+
+
+def mean_distance(
+    truth: Sequence[Sequence[Any]], found: Sequence[Sequence[Any]], measure: Measure = distance
+) -> float:
     """Over the batches, whose outputs each holds."""
-    return sum(map(distance, truth, found)) / len(truth)
+    return sum(map(measure, truth, found)) / len(truth)
 
 
 def arrays(outputs: Any) -> Iterator[Array]:
@@ -93,6 +107,16 @@ def _one(reference: Array, output: Array) -> float:
     return max(
         whole, *(_by_channel(error, power, axis) for axis in {1, exact.ndim - 1} if axis > 0)
     )
+
+
+def _centred(scores: Array) -> Array:
+    """Rows of scores less their mean; whatever else an output may be, as it is."""
+    if scores.dtype.kind != "f" or scores.ndim not in (2, 3) or scores.shape[-1] < 2:
+        return scores
+    exact = scores.astype(np.float64)
+    numbers = np.isfinite(exact)  # a class may be ruled out by a score of -inf
+    count = np.maximum(numbers.sum(-1, keepdims=True), 1)
+    return np.asarray(exact - np.where(numbers, exact, 0.0).sum(-1, keepdims=True) / count)
 
 
 def _by_channel(error: Array, power: Array, axis: int) -> float:

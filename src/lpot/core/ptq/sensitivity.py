@@ -15,26 +15,58 @@ import numpy as np
 from lpot.core.batch import Inputs
 from lpot.core.numerics.observations import Observations
 from lpot.core.progress import tracked
-from lpot.core.ptq.distance import few, mean_distance
+from lpot.core.ptq.distance import (
+    Measure,
+    distance,
+    few,
+    mean_distance,
+    unshifted_distance,
+)
 from lpot.core.recipe import OpKey, Recipe
 
 if TYPE_CHECKING:
     from lpot.core.backend import Backend
 
 SECONDS = 20.0  # what a ranking may cost: large models are compared on fewer samples
+COMMON = 2.0  # times the rest of the error, from which on what scores have in common misleads
 
 Key = TypeVar("Key")
 
 
 def sensitivity(
-    backend: Backend[Any], model: Any, recipe: Recipe, observations: Observations
+    backend: Backend[Any],
+    model: Any,
+    recipe: Recipe,
+    observations: Observations,
+    measure: Measure = distance,
 ) -> dict[OpKey, float]:
     """By op, the distance of the outputs from FP32's when it alone is as the recipe says."""
     keys = leaders(backend, model, recipe)
     if not observations.probe or not keys:
         return {}
     probe = affordable(lambda inputs: backend.run(model, inputs), observations.probe, len(keys))
-    return errors(backend, model, {key: alone(recipe, key) for key in keys}, observations, probe)
+    singly = {key: alone(recipe, key) for key in keys}
+    return errors(backend, model, singly, observations, probe, measure)
+
+
+def unshifted(
+    backend: Backend[Any], model: Any, recipe: Recipe, observations: Observations
+) -> dict[OpKey, float]:
+    """The sensitivity but for what all scores of a sample have in common.
+
+    Empty where that is no great part of the error: both rankings say the same then.
+    """
+    if not observations.probe or not recipe.low_ops:
+        return {}
+    probe = few(observations.probe)
+    truth = backend.run_few(model, probe)
+    built = backend.build(model, recipe, observations)
+    found = backend.run_few(built, probe)
+    built.close()
+    whole, rest = (mean_distance(truth, found, by) for by in (distance, unshifted_distance))
+    if whole < COMMON * rest:
+        return {}
+    return sensitivity(backend, model, recipe, observations, unshifted_distance)
 
 
 def errors(
@@ -43,13 +75,14 @@ def errors(
     recipes: Mapping[Key, Recipe],
     observations: Observations,
     probe: Sequence[Inputs],
+    measure: Measure = distance,
 ) -> dict[Key, float]:
     """Of each recipe, the mean distance of its model's outputs from FP32's on these batches."""
     truth = backend.run_few(model, probe)
     found: dict[Key, float] = {}
     for key in tracked(list(recipes)):
         built = backend.build(model, recipes[key], observations)
-        found[key] = mean_distance(truth, backend.run_few(built, probe))
+        found[key] = mean_distance(truth, backend.run_few(built, probe), measure)
         built.close()
     return found
 

@@ -12,12 +12,13 @@ import numpy as np
 
 from lpot.core.cpu import Cpu, available_memory, probe
 from lpot.core.errors import ConfigError, EvaluationError
+from lpot.core.feed import Shapes, unite
 from lpot.core.measure import Timing, compare, rounds_needed, turns
 from lpot.core.results.benchmark import BenchmarkResult, Layout, Measured, Settings
 from lpot.jobs.benchmark.child import CAN_HALT
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source, contestants, fresh
-from lpot.jobs.benchmark.feed import Feeds, Shapes, aligned, batches, is_by_place, unite
+from lpot.jobs.benchmark.feed import Feeds, aligned, batches, is_by_place
 from lpot.jobs.benchmark.ops import profiled
 from lpot.jobs.benchmark.team import Team
 

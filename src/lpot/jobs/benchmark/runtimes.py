@@ -15,6 +15,7 @@ import numpy as np
 from lpot.backends import detect
 from lpot.core.batch import Inputs
 from lpot.core.errors import HistoryError, LpotError, UnsupportedModel
+from lpot.core.feed import settle, synthetic
 from lpot.core.files.history import History
 from lpot.core.files.untrusted import read_json
 from lpot.core.files.workspace import Workspace
@@ -25,7 +26,7 @@ from lpot.core.results.benchmark import BenchmarkResult, Settings
 from lpot.jobs.benchmark.api import Progress, benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source, saved
-from lpot.jobs.benchmark.feed import Feed, settle, synthetic
+from lpot.jobs.benchmark.feed import Feed
 from lpot.jobs.benchmark.team import Team
 from lpot.jobs.recover import recover
 

@@ -12,6 +12,7 @@ from lpot.core.backend import Backend
 from lpot.core.batch import Inputs
 from lpot.core.cpu import probe
 from lpot.core.errors import ConfigError, EvaluationError, UnsupportedModel, did_you_mean
+from lpot.core.feed import Shapes
 from lpot.core.measure import Timing, latency
 from lpot.core.model import Model
 from lpot.core.progress import Listener
@@ -20,7 +21,7 @@ from lpot.core.trial import Score
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import Source
-from lpot.jobs.benchmark.feed import Shapes, batches
+from lpot.jobs.benchmark.feed import batches
 from lpot.jobs.benchmark.plan import (
     ACCURACY,
     MODES,

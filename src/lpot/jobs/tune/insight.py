@@ -8,7 +8,7 @@ from functools import cache, partial
 from lpot.core.backend import Differentiable, Observations
 from lpot.core.errors import LpotError
 from lpot.core.model import Model
-from lpot.core.ptq.sensitivity import errors
+from lpot.core.ptq.sensitivity import errors, unshifted
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import StrategyContext
@@ -28,6 +28,7 @@ def context(insight: Insight) -> StrategyContext:
         seed=config.random_seed,
         starts=partial(starts, insight.job),
         ranking=cache(insight.ranking),
+        unshifted=cache(insight.unshifted),
         options=config.strategy.options,
         rest=insight.rest,
         curvature=cache(insight.curvature),
@@ -58,6 +59,11 @@ class Insight:
         phase = "ranking ops by their sensitivity"
         self.sensitivity = self._ask("rank", self.job.backend.rank, phase)
         return self.sensitivity
+
+    def unshifted(self) -> dict[OpKey, float]:
+        """Sensitivity to what labels of classes can see, where that may be something else."""
+        phase = "comparing the outputs less what their scores have in common"
+        return self._ask("unshifted", partial(unshifted, self.job.backend), phase)
 
     def gains(self) -> dict[OpKey, float]:
         """Seconds that each op saves in low precision; negative where it loses."""

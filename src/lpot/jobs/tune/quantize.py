@@ -10,10 +10,11 @@ from lpot.core.evaluation.evaluate import Evaluator
 from lpot.core.files.history import History
 from lpot.core.files.workspace import check_output
 from lpot.core.interrupt import interruptible
+from lpot.core.limits import BAR_IS_MET
 from lpot.core.progress import Chorus, heard_by
 from lpot.core.results.result import Result
 from lpot.core.trust import trusting
-from lpot.core.tune import Executor, Task, score_baseline, serial, tune
+from lpot.core.tune import Executor, Outcome, Task, score_baseline, serial, tune
 from lpot.jobs.callbacks.aside import called_back
 from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
@@ -27,6 +28,8 @@ from lpot.jobs.tune.job import Job, Notes, begin
 from lpot.jobs.tune.mode import mode_of
 from lpot.jobs.tune.plan import Plan, make_plan
 from lpot.jobs.tune.request import Request
+from lpot.strategy.fewest import keeps_many
+from lpot.strategy.order import able
 
 __all__ = ["Request", "quantize"]
 
@@ -79,8 +82,20 @@ def _search(job: Job, evaluator: Evaluator) -> Result:
     insight = Insight(job)
     with chosen_executor(job, history) as executor:
         outcome = tune(_task(job, evaluator, history, insight, executor))
+    if job.config.tuning.strategy.settle is False and outcome.stopped == BAR_IS_MET:
+        _tell_what_was_cut_off(job, outcome)
     job.request.pool.take_baseline(job.baseline_key, history)
     return finish(job, outcome, insight)
+
+
+def _tell_what_was_cut_off(job: Job, outcome: Outcome) -> None:
+    ops = able(job.space)
+    if outcome.best is not None and keeps_many(outcome.best.recipe, ops):
+        kept = sum(outcome.best.recipe.ops[key].is_float for key in ops)
+        job.add_note(
+            f"`settle: false` ended the search at its first success, with {kept} of {len(ops)} ops "
+            "in FP32: without it, or with `settle: true`, fewer may do"
+        )
 
 
 def open_history(job: Job, evaluator: Evaluator) -> History:
