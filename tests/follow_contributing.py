@@ -310,7 +310,7 @@ assert 0 < error.norm() < 0.02 * net(x, x.flip(1)).norm()
         slow=True,
         lines=(
             (
-                "backends/tensorflow/affine.py",
+                "backends/tensorflow/structure/affine.py",
                 "one, zero = np.ones",
                 '    if node.op == "BiasAddV1":\n        return Affine(one, value)',
             ),

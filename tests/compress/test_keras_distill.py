@@ -16,8 +16,11 @@ from tests.compress.keras_nets import batch, residual, stirred  # noqa: E402
 
 from lpot.backends.tensorflow.pruning import distill as distilling  # noqa: E402
 from lpot.backends.tensorflow.pruning.cut import left_of, rebuilt, removed  # noqa: E402
-from lpot.backends.tensorflow.pruning.distill import distill, watched_layers  # noqa: E402
-from lpot.backends.tensorflow.pruning.losses import Scores  # noqa: E402
+from lpot.backends.tensorflow.pruning.distill import (  # noqa: E402
+    Scores,
+    distill,
+    watched_layers,
+)
 from lpot.backends.tensorflow.pruning.record import find_blocks, find_groups  # noqa: E402
 from lpot.backends.tensorflow.pruning.refit import _sum, refit  # noqa: E402
 from lpot.backends.tensorflow.pruning.walk import run  # noqa: E402

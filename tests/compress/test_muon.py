@@ -8,8 +8,12 @@ torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
 
-from lpot.backends.torch.prune.distill import optimizers_of  # noqa: E402
-from lpot.backends.torch.prune.muon import SIZE, Muon, orthogonal  # noqa: E402
+from lpot.backends.torch.prune.distill import (  # noqa: E402
+    SIZE,
+    Muon,
+    optimizers_of,
+    orthogonal,
+)
 
 
 @pytest.mark.parametrize("shape", [(8, 40), (40, 8)])

@@ -21,9 +21,8 @@ safetensors_numpy = pytest.importorskip("safetensors.numpy")
 
 from decoder.nets import tiny  # noqa: E402
 from lpot.backends import load_gptq  # noqa: E402
-from lpot.backends.torch.weight_only.decoder import load_decoder  # noqa: E402
+from lpot.backends.torch.weight_only.decoder import WeightOnlyLinear, load_decoder  # noqa: E402
 from lpot.backends.torch.weight_only.kernels import FLOAT, KERNELS, Chooser  # noqa: E402
-from lpot.backends.torch.weight_only.linear import WeightOnlyLinear  # noqa: E402
 
 
 def gptq_folder(

@@ -131,7 +131,7 @@ def transformers_config(root: Path) -> tuple[Path, Opener]:
     """A folder as save_pretrained writes it."""
     import transformers
 
-    from lpot.backends.torch.load import load_folder
+    from lpot.backends.torch.files.load import load_folder
 
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = transformers.BertConfig(

@@ -10,10 +10,9 @@ from lpot.core.space import TuningSpace
 from lpot.strategy import get_strategy
 from lpot.strategy.basic import basic
 from lpot.strategy.conservative import conservative
-from lpot.strategy.hawq_v2 import hawq_v2
 from lpot.strategy.mixed_precision import auto_mixed_precision
 from lpot.strategy.mse import mse
-from lpot.strategy.mse_v2 import mse_v2
+from lpot.strategy.mse_v2 import hawq_v2, mse_v2
 from strategy.stage import (
     BF16,
     INT8,

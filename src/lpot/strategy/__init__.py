@@ -9,17 +9,15 @@ from lpot.core.errors import ConfigError, did_you_mean
 from lpot.core.strategy import Policy, Strategy
 from lpot.strategy.auto import auto
 from lpot.strategy.basic import basic
-from lpot.strategy.bayesian import bayesian
+from lpot.strategy.bayesian import bayesian, tpe
 from lpot.strategy.conservative import conservative
 from lpot.strategy.exhaustive import exhaustive
-from lpot.strategy.hawq_v2 import hawq_v2
 from lpot.strategy.level import Level, at_level
 from lpot.strategy.mixed_bits import mixed_bits
 from lpot.strategy.mixed_precision import auto_mixed_precision
 from lpot.strategy.mse import mse
-from lpot.strategy.mse_v2 import mse_v2
+from lpot.strategy.mse_v2 import hawq_v2, mse_v2
 from lpot.strategy.random import random
-from lpot.strategy.tpe import tpe
 
 STRATEGIES: Mapping[str, Policy] = {
     "basic": basic,

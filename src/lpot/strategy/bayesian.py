@@ -33,3 +33,14 @@ def _sampler(optuna: Any, seed: int) -> Any:
         )
         return optuna.samplers.TPESampler(seed=seed, n_startup_trials=STARTUP)
     return optuna.samplers.GPSampler(seed=seed, n_startup_trials=STARTUP)
+
+
+# -- Tree-structured Parzen estimators: which choices stood in good recipes, which in bad ones.
+
+
+@policy()
+def tpe(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """Optuna's TPE sampler. Ends when it finds nothing new; `max_trials` and time end it sooner."""
+    optuna = import_optuna("tpe")
+    sampler = optuna.samplers.TPESampler(seed=context.seed, n_startup_trials=STARTUP)
+    yield from search(space, context, optuna, sampler)

@@ -6,6 +6,7 @@ from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace
 from lpot.core.strategy import Proposals, StrategyContext, policy
 from lpot.strategy.fewest import default_first
+from lpot.strategy.mse import cumulative, most_of_cumulative
 from lpot.strategy.order import able, fallback_order, is_fp32, weight
 from lpot.strategy.regain import return_singly
 
@@ -45,3 +46,12 @@ def _worst(recipe: Recipe, left: list[OpKey], context: StrategyContext) -> OpKey
         return min(left, key=lambda key: weight(rest, key) if key in rest else float("inf"))
     ranking = context.ranking()
     return max(left, key=lambda key: weight(ranking, key))
+
+
+# -- Ops back to float in the order of the loss's curvature: those it bends most at go first.
+
+
+@policy(most=most_of_cumulative, needs_curvature=True)
+def hawq_v2(space: TuningSpace, context: StrategyContext) -> Proposals:
+    """By the trace of each weight's Hessian, times the squared error that quantizing it makes."""
+    yield from cumulative(space, context, context.curvature)

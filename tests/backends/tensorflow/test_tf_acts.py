@@ -18,7 +18,7 @@ from tensorflow.python.client import pywrap_tf_session as c_api
 
 import lpot
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.refuse import PLACES, refuse_acts
+from lpot.backends.tensorflow.reading.refuse import PLACES, refuse_acts
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import UnsupportedModel
 

@@ -17,11 +17,11 @@ pytest.importorskip("tensorflow")
 import lpot
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.split_outliers import outlier_channels
 from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.structure.graph import Net
 from lpot.core.backend import Observations
 from lpot.core.files.store import load_observations, save_observations
 from lpot.core.numerics.observations import Extremes

@@ -12,7 +12,8 @@ pytest.importorskip("tensorflow")
 
 import lpot
 from backends.tensorflow.nets import Maker, graph_of, images, little, rows
-from lpot.backends.tensorflow import TensorflowBackend, freeze
+from lpot.backends.tensorflow import TensorflowBackend
+from lpot.backends.tensorflow.reading import freeze
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.core.errors import CalibrationError, ConfigError, UnsupportedModel
 from lpot.core.results.result import Result

@@ -13,13 +13,13 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, graph_of, images
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layer_norm import match_layer_norms
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
 from lpot.backends.tensorflow.passes.lower_contractions import lower_contractions
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layer_norm import match_layer_norms
 from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
 

@@ -12,8 +12,8 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import lpot
-from lpot.backends.tensorflow import abilities
-from lpot.backends.tensorflow.graph import Net
+from lpot.backends.tensorflow import inspect as abilities
+from lpot.backends.tensorflow.structure.graph import Net
 from lpot.experimental import MixedPrecision
 
 TOKENS = np.arange(24, dtype=np.int32).reshape(2, 12)

@@ -10,7 +10,7 @@ import pytest
 h5py = pytest.importorskip("h5py")
 pytest.importorskip("tensorflow")
 
-from lpot.backends.tensorflow import hdf5  # noqa: E402
+from lpot.backends.tensorflow.reading import freeze_keras as hdf5  # noqa: E402
 from lpot.core.errors import UnsupportedModel  # noqa: E402
 
 

@@ -17,7 +17,6 @@ from backends.tensorflow.nets import Maker, graph_of, image, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.formats import Format
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.quick import QuickSession
@@ -25,6 +24,7 @@ from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.run import feed
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.backends.tensorflow.saturation import saturates
+from lpot.backends.tensorflow.structure.nodes import full_name
 from lpot.core.backend import ModelSpec, Observations
 from lpot.core.recipe import OpConfig, Recipe, TensorConfig
 from lpot.core.space import restrict

@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow")
 from backends.tensorflow.nets import Maker, graph_of, image, images, little
 from lpot.backends import detect
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow import load as loading
+from lpot.backends.tensorflow.reading import load as loading
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, DataError, LpotError, UnsupportedModel

@@ -11,9 +11,6 @@ import pytest
 pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, block, cnn, graph_of, image, images, little, rows
-from lpot.backends.tensorflow.activations import GELUS, match_activation
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.match import match_followers, match_layers
 from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
 from lpot.backends.tensorflow.passes.equalize_channels import (
@@ -32,6 +29,9 @@ from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
 from lpot.backends.tensorflow.prepare import PASSES, prepare
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.structure.activations import GELUS, match_activation
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.match import match_followers, match_layers
 
 
 def net_of(graph_def: GraphDef, output: str = "y") -> Net:

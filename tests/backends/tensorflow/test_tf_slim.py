@@ -13,10 +13,10 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import block, cnn, images, iterator_graph, rows
 from lpot.backends.tensorflow import TensorflowBackend, slim
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.run import fill, import_graph, session_config
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import full_name
 from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
 

@@ -13,10 +13,10 @@ pytest.importorskip("onnxruntime")
 
 from backends.tensorflow.nets import Maker, graph_of, image
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.passes.equalize_layers import equalize_layers
 from lpot.backends.tensorflow.runtime import tf, v1
-from lpot.backends.tensorflow.streams import find_streams
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.streams import find_streams
 from lpot.core.ptq.distance import distance
 from lpot.core.space import restrict
 from search.as_tensorflow import as_tensorflow, turned

@@ -12,15 +12,15 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import Maker, graph_of, image, images
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.liveness import check_writers, sums
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.merge_twins import merge_twins
 from lpot.backends.tensorflow.passes.simulate_ops import simulate_plan
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.run import feed
 from lpot.backends.tensorflow.runtime import GraphDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.liveness import check_writers, sums
+from lpot.backends.tensorflow.structure.nodes import full_name
 from lpot.core.backend import ModelSpec
 from lpot.core.space import restrict
 

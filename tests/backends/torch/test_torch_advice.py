@@ -198,7 +198,7 @@ def test_a_smoothed_model_is_saved_and_read(tmp_path: Path, opaque: bool) -> Non
 def test_a_smoothed_model_is_exported(tmp_path: Path) -> None:
     pytest.importorskip("onnxscript")
     runtime = pytest.importorskip("onnxruntime")
-    from lpot.backends.torch.export import export
+    from lpot.backends.torch.files.export import export
 
     model, recipe, seen = prepared(torn())
     built = BACKEND.build(model, smoothed(recipe), seen)

@@ -17,9 +17,9 @@ from torch import nn
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made, noise
 from lpot.backends.torch import abilities
+from lpot.backends.torch.files.program import Program, fill
 from lpot.backends.torch.findings import Findings
 from lpot.backends.torch.kernels.engine import FusedSum
-from lpot.backends.torch.program import Program, fill
 from lpot.core.space import restrict
 
 

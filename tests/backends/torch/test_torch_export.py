@@ -15,7 +15,7 @@ from torch import nn
 
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
-from lpot.backends.torch.export import check_opens
+from lpot.backends.torch.files.export import check_opens
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import ConfigError, DataError, UnsupportedModel
 from lpot.core.numerics.rounding import sqnr
@@ -87,7 +87,7 @@ def test_the_model_itself_is_not_changed_by_an_export(tmp_path: Path) -> None:
 
 def test_what_is_exported_computes_the_same() -> None:
     """The spelled-out modules themselves, without the exporters, which take long to import."""
-    from lpot.backends.torch.export import Pt2Speller, spelled_out
+    from lpot.backends.torch.files.export import Pt2Speller, spelled_out
 
     for name in ("cnn", "recurrent", "encoder", "shapes"):
         model, built, batches = built_from(name)

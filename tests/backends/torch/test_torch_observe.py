@@ -18,7 +18,7 @@ from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, made
 from lpot.core.numerics import observations
 
-watching = importlib.import_module("lpot.backends.torch.tally")
+watching = importlib.import_module("lpot.backends.torch.observer")
 
 
 def counted(batches: list[Any], seen: list[int]) -> Iterator[Any]:

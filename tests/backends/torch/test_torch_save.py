@@ -111,7 +111,7 @@ def test_a_fresh_process_gives_the_same_bits(opener: str, tmp_path: Path) -> Non
 
 
 def test_the_two_files_are_in_the_original_words(tmp_path: Path) -> None:
-    from lpot.backends.torch.checkpoint import read_configure
+    from lpot.backends.torch.files.checkpoint import read_configure
 
     model, _, observations = made("cnn")
     built = BACKEND.build(model, default(model), observations)

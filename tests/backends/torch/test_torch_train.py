@@ -17,8 +17,13 @@ from torch import nn
 from backends.torch import torch_nets as nets
 from backends.torch.test_torch_models import BACKEND, default, made
 from lpot.backends.torch.model import TorchModel
-from lpot.backends.torch.modules.clip import clipped, input_energy
-from lpot.backends.torch.modules.rounded import Rounded, Rounding, make_rounded
+from lpot.backends.torch.modules.rounded import (
+    Rounded,
+    Rounding,
+    clipped,
+    input_energy,
+    make_rounded,
+)
 from lpot.backends.torch.prepare import Prepared
 from lpot.core.errors import TrainingError
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
 from lpot.backends.tensorflow import save as saving
 from lpot.backends.tensorflow.advise import input_stats, useful_repairs
@@ -26,6 +25,7 @@ from lpot.backends.tensorflow.prune import KerasWeights
 from lpot.backends.tensorflow.pruning.verbs import PruneVerbs, left_in
 from lpot.backends.tensorflow.quick import run_few
 from lpot.backends.tensorflow.rank import rank
+from lpot.backends.tensorflow.reading import load as loading
 from lpot.backends.tensorflow.runtime import tf
 from lpot.backends.tensorflow.saturation import error_of
 from lpot.backends.tensorflow.tensors import tensors, wiring

@@ -17,9 +17,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lpot.backends.tensorflow.draft import Draft
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Layer
-from lpot.backends.tensorflow.liveness import check_writers
 from lpot.backends.tensorflow.passes.cast_bfloat16 import cast_bfloat16
 from lpot.backends.tensorflow.passes.fuse_norms import fuse_norms
 from lpot.backends.tensorflow.passes.join_products import join_products
@@ -31,6 +28,9 @@ from lpot.backends.tensorflow.passes.store_halves import store_halves
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.repair import repair
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Layer
+from lpot.backends.tensorflow.structure.liveness import check_writers
 from lpot.core.backend import Observations
 from lpot.core.errors import CalibrationError, UnsupportedOp
 from lpot.core.recipe import OpKey, Recipe

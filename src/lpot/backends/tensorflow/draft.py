@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Step
-from lpot.backends.tensorflow.nodes import Namer, make_const, make_node, node_name
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.weights import Weight
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Step
+from lpot.backends.tensorflow.structure.nodes import Namer, make_const, make_node, node_name
+from lpot.backends.tensorflow.structure.weights import Weight
 
 
 class Draft:

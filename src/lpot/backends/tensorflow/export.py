@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Step
-from lpot.backends.tensorflow.nodes import Namer, full_name, make_const, with_inputs
 from lpot.backends.tensorflow.passes.feed_iterators import feed_iterators
-from lpot.backends.tensorflow.passes.spell_erfc import spell_erfc
+from lpot.backends.tensorflow.passes.spell_hard_swish import spell_erfc
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
-from lpot.backends.tensorflow.weights import corrected_bias, weight_of
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Step
+from lpot.backends.tensorflow.structure.nodes import Namer, full_name, make_const, with_inputs
+from lpot.backends.tensorflow.structure.weights import corrected_bias, weight_of
 from lpot.core.cpu import give_back
 from lpot.core.errors import BackendUnavailable, UnsupportedModel, first_line
 

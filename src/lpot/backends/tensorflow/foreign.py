@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.callable_graph import CallableGraph
-from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.reading.callable_graph import CallableGraph
 from lpot.backends.tensorflow.run import feed
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.structure.nodes import full_name, node_name
 from lpot.core.batch import Inputs
 from lpot.core.errors import UnsupportedModel
 

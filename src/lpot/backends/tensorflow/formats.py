@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.structure.layers import Follower, Layer, Step, low_readers
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics.rounding import TensorStats, affine
 

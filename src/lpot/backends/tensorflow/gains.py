@@ -9,16 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lpot.backends.tensorflow.activations import SWISHES, match_activation
 from lpot.backends.tensorflow.build import build_net
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Layer, Step, low_readers
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import data_inputs, make_node, tensor_name, with_inputs
 from lpot.backends.tensorflow.plan import Plan, Shapes, plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.profile import profile
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.activations import SWISHES, match_activation
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Layer, Step, low_readers
+from lpot.backends.tensorflow.structure.nodes import (
+    data_inputs,
+    make_node,
+    tensor_name,
+    with_inputs,
+)
 from lpot.core.backend import Observations
 from lpot.core.numerics.rounding import TensorStats
 from lpot.core.ptq.gains import identity, kernel_times

@@ -7,13 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lpot.backends.tensorflow.call_form import CallForm
-from lpot.backends.tensorflow.callable_graph import CallableGraph, spec_of
-from lpot.backends.tensorflow.graph import ITERATOR, Net, fingerprint
-from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.reading.call_form import CallForm
+from lpot.backends.tensorflow.reading.callable_graph import CallableGraph, spec_of
 from lpot.backends.tensorflow.run import HEAVY
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
 from lpot.backends.tensorflow.slim import SlimSession, slim_session
+from lpot.backends.tensorflow.structure.graph import ITERATOR, Net, fingerprint
+from lpot.backends.tensorflow.structure.nodes import full_name, node_name
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.cpu import give_back
 from lpot.core.errors import UnsupportedModel

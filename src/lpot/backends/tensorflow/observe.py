@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import node_name
 from lpot.backends.tensorflow.passes.watch_tensors import (
     watch,
     watch_channels,
@@ -25,6 +24,7 @@ from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.structure.nodes import node_name
 from lpot.core.batch import Inputs
 from lpot.core.cpu import give_back
 from lpot.core.errors import CalibrationError

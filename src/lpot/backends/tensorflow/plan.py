@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lpot.backends.tensorflow.formats import Format, choose_formats, makes, takes
-from lpot.backends.tensorflow.layers import Follower, Layer, Step, low_readers
-from lpot.backends.tensorflow.liveness import can_sum
 from lpot.backends.tensorflow.prepare import Prepared
+from lpot.backends.tensorflow.structure.layers import Follower, Layer, Step, low_readers
+from lpot.backends.tensorflow.structure.liveness import can_sum
 from lpot.core.numerics.rounding import TensorStats
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 

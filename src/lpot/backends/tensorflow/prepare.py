@@ -10,11 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Follower, Layer
-from lpot.backends.tensorflow.match import match_followers, match_layers
-from lpot.backends.tensorflow.nodes import data_inputs
-from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes
+from lpot.backends.tensorflow.passes.cancel_reshapes import cancel_reshapes, sink_squeezes
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
 from lpot.backends.tensorflow.passes.equalize_channels import (
     equalizable,
@@ -32,10 +28,13 @@ from lpot.backends.tensorflow.passes.push_batchnorm import push_batchnorm
 from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.passes.settle_reshapes import settle_reshapes
 from lpot.backends.tensorflow.passes.sink_reshapes import sink_reshapes
-from lpot.backends.tensorflow.passes.sink_squeezes import sink_squeezes
 from lpot.backends.tensorflow.passes.spell_hard_swish import spell_hard_swish
 from lpot.backends.tensorflow.passes.turn_nhwc import turn_nhwc
 from lpot.backends.tensorflow.passes.widen_halves import widen_halves
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Follower, Layer
+from lpot.backends.tensorflow.structure.match import match_followers, match_layers
+from lpot.backends.tensorflow.structure.nodes import data_inputs
 from lpot.core.numerics.observations import Extremes
 from lpot.core.recipe import OpKey
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf, v1
+from lpot.backends.tensorflow.structure.nodes import full_name, node_name
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.results.profile import OpTime, Role, quickest

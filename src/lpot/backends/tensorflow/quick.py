@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net, lightened
-from lpot.backends.tensorflow.nodes import full_name, value_of
 from lpot.backends.tensorflow.run import import_graph, run_in, session_config
 from lpot.backends.tensorflow.runtime import NodeDef, v1
+from lpot.backends.tensorflow.structure.graph import Net, lightened
+from lpot.backends.tensorflow.structure.nodes import full_name, value_of
 from lpot.core.batch import Inputs
 
 if TYPE_CHECKING:

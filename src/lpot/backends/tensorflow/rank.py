@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.passes.simulate_ops import NOBODY, simulate_ops
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.repair import repair
 from lpot.backends.tensorflow.run import feed
+from lpot.backends.tensorflow.structure.nodes import full_name
 from lpot.core.backend import Observations
 from lpot.core.ptq.distance import distance
 from lpot.core.recipe import OpKey, Recipe

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import full_name
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf, v1
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import full_name
 from lpot.core.batch import Inputs, InputSpec
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.inputs import by_name

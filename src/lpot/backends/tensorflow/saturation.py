@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.nodes import make_const, make_node
 from lpot.backends.tensorflow.run import open_session
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
+from lpot.backends.tensorflow.structure.nodes import make_const, make_node
 from lpot.core.cpu import TOLERANCE
 from lpot.core.errors import UnsupportedModel
 

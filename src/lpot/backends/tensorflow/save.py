@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.load import KERAS_FILES, load
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import full_name, node_name
+from lpot.backends.tensorflow.reading.load import KERAS_FILES, load
 from lpot.backends.tensorflow.run import run
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import full_name, node_name
 from lpot.core.backend import ModelSpec
 from lpot.core.errors import SaveError, WorkspaceError
 from lpot.core.files.card import compare_card, read_card, recipe_of

@@ -14,21 +14,26 @@ from typing import Any
 
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from lpot.backends.tensorflow.affine import affine_of, is_nhwc, output_channels, scaled_weight
-from lpot.backends.tensorflow.graph import ITERATOR, Net, lightened
-from lpot.backends.tensorflow.nodes import (
-    Namer,
-    data_inputs,
-    has_control,
-    make_const,
-    node_name,
-)
 from lpot.backends.tensorflow.passes.drop_controls import drop_controls
 from lpot.backends.tensorflow.passes.fold_constants import fold_constants
 from lpot.backends.tensorflow.passes.remove_identities import remove_identities
 from lpot.backends.tensorflow.quick import is_lent
 from lpot.backends.tensorflow.run import HEAVY, fill, first_line, session_config
 from lpot.backends.tensorflow.runtime import NodeDef, tf, v1
+from lpot.backends.tensorflow.structure.affine import (
+    affine_of,
+    is_nhwc,
+    output_channels,
+    scaled_weight,
+)
+from lpot.backends.tensorflow.structure.graph import ITERATOR, Net, lightened
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    has_control,
+    make_const,
+    node_name,
+)
 from lpot.core.cpu import give_back
 
 try:

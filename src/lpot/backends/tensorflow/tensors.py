@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
 from lpot.backends.tensorflow.model import TensorflowModel
-from lpot.backends.tensorflow.nodes import data_inputs, full_name, node_name
 from lpot.backends.tensorflow.passes.simulate_ops import (
     NOBODY,
     rounded_weight,
@@ -21,6 +19,8 @@ from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.run import feed, first_line
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import data_inputs, full_name, node_name
 from lpot.core.batch import Inputs
 from lpot.core.errors import DataError, UnsupportedModel
 from lpot.core.recipe import OpKey

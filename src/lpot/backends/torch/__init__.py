@@ -13,19 +13,24 @@ import numpy as np
 from torch import nn
 
 from lpot.backends.torch import abilities
-from lpot.backends.torch import save as saving
 from lpot.backends.torch.build import build
-from lpot.backends.torch.checkpoint import checkpoint_folder, read_checkpoint
 from lpot.backends.torch.convert import without_fake_quant
-from lpot.backends.torch.curvature import curvature
 from lpot.backends.torch.dtypes import copied
-from lpot.backends.torch.exported import is_exported
+from lpot.backends.torch.files import save as saving
+from lpot.backends.torch.files.checkpoint import checkpoint_folder, read_checkpoint
+from lpot.backends.torch.files.exported import is_exported
+from lpot.backends.torch.files.load import (
+    check_plain,
+    in_float,
+    load_module,
+    refuse_script,
+    unwrapped,
+)
+from lpot.backends.torch.files.save import reduced
 from lpot.backends.torch.foreign import TorchPresenter
 from lpot.backends.torch.gains import gains
 from lpot.backends.torch.inspect import inspect
 from lpot.backends.torch.kernels.codes import has_codes
-from lpot.backends.torch.load import check_plain, in_float, load_module, refuse_script, unwrapped
-from lpot.backends.torch.loop import teaching_loss, training_loop
 from lpot.backends.torch.model import TorchModel, handle_of
 from lpot.backends.torch.modules.base import LowModule
 from lpot.backends.torch.observe import observe
@@ -36,9 +41,10 @@ from lpot.backends.torch.prune.store import ModuleWeights
 from lpot.backends.torch.prune.verbs import PruneVerbs, variant_of
 from lpot.backends.torch.ranges import Observed, inlet_name
 from lpot.backends.torch.run import run
-from lpot.backends.torch.ship import reduced
 from lpot.backends.torch.tensors import tensors
-from lpot.backends.torch.train import Trainee, finish_training, prepare_training, resumed
+from lpot.backends.torch.training.curvature import curvature
+from lpot.backends.torch.training.loop import teaching_loss, training_loop
+from lpot.backends.torch.training.train import Trainee, finish_training, prepare_training, resumed
 from lpot.core.backend import Approach, Backend, ModelSpec, Observations, Target
 from lpot.core.batch import Inputs, Reader
 from lpot.core.errors import DataError, UnsupportedModel

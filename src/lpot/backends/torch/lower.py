@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx, nn
 
+from lpot.backends.torch.files.program import Action, Function, Program, assemble, float_action
 from lpot.backends.torch.kernels import Affine
 from lpot.backends.torch.kernels.codes import add, decode, join, pad
 from lpot.backends.torch.kernels.engine import FusedSum
@@ -24,7 +25,6 @@ from lpot.backends.torch.passes.keep_int8 import (
     plan,
     zeros_around,
 )
-from lpot.backends.torch.program import Action, Function, Program, assemble, float_action
 
 
 class Scales(Protocol):

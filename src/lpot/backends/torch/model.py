@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from lpot.backends.torch.data import Example, required_names, sketch
+from lpot.backends.torch.files.hub import CONFIG, adopt
 from lpot.backends.torch.halves import names_stored
-from lpot.backends.torch.hub import CONFIG, adopt
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.base import refuse_strangers
 from lpot.backends.torch.run import CALL_ERRORS, call
@@ -172,7 +172,7 @@ class TorchModel(Model):
 
     def export(self, path: str | Path, inputs: Inputs | None = None) -> Path:
         """Write the model for another runtime: *.onnx with Q/DQ pairs, or *.pt2."""
-        from lpot.backends.torch.export import export
+        from lpot.backends.torch.files.export import export
 
         return export(self, Path(path), inputs)
 
@@ -183,7 +183,7 @@ class TorchModel(Model):
     @property
     def tune_cfg(self) -> dict[str, Any]:
         """The recipe in the words of the original tool."""
-        from lpot.backends.torch.checkpoint import to_tune_cfg
+        from lpot.backends.torch.files.checkpoint import to_tune_cfg
 
         return to_tune_cfg(self.recipe) if self.recipe is not None else {}
 

@@ -8,11 +8,11 @@ from itertools import chain
 import numpy as np
 
 from lpot.backends.torch.data import owned
+from lpot.backends.torch.files.trust import same_outputs
 from lpot.backends.torch.observer import Observer
 from lpot.backends.torch.passes.equalize_layers import find_factors
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.run import call
-from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Batch, Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics.observations import NO_BATCH, Observations, Snapshots

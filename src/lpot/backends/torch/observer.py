@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from lpot.backends.torch.callers import Owners, is_compiled, is_nested, is_transformed
 from lpot.backends.torch.channels import ChannelObserver
 from lpot.backends.torch.data import describe
+from lpot.backends.torch.files.program import Action, Program, assemble, float_action
+from lpot.backends.torch.files.trust import Trust
 from lpot.backends.torch.findings import NO_KERNEL_HERE, Findings
 from lpot.backends.torch.kernels.choose import choose
 from lpot.backends.torch.layout import viewed
@@ -24,15 +26,112 @@ from lpot.backends.torch.passes.find_chains import Chain, swallowed
 from lpot.backends.torch.passes.keep_int8 import is_add, points
 from lpot.backends.torch.passes.release_fastpath import release_fastpath
 from lpot.backends.torch.prepare import Prepared
-from lpot.backends.torch.program import Action, Program, assemble, float_action
-from lpot.backends.torch.ranges import outlet_name, point_name
+from lpot.backends.torch.ranges import inlet_name, outlet_name, point_name
 from lpot.backends.torch.run import CALL_ERRORS, call, guess, reason
-from lpot.backends.torch.tally import Tally
-from lpot.backends.torch.trust import Trust
 from lpot.core.batch import Inputs
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics.observations import Observations, copied
 from lpot.core.numerics.rounding import TensorStats
+
+# -- What calibration counts: a histogram a tensor, which ops ran, and on what shapes.
+
+
+MOST_CALLS = 64  # of one op in one batch, told apart
+UNLIKE = 4.0  # two bits are lost
+SAMPLED = 65536  # values looked at per tensor and batch; extremes are exact
+
+
+class Tally:
+    """Grows with every batch."""
+
+    def __init__(self) -> None:
+        self.stats: dict[str, TensorStats] = {}
+        self.ran: set[str] = set()
+        self.uneven: set[str] = set()  # sums of tensors of different shapes
+        self.estranged: set[str] = set()  # ops called in a way that no kernel can serve
+        self.shapes: dict[str, tuple[int, ...]] = {}
+        self.widths: dict[str, list[float]] = {}  # of an op's input, the widest of each call
+        self._calls: dict[str, int] = {}  # in this batch
+        self._last: tuple[torch.Tensor, float, Any, float, float] | None = None
+
+    def see_inlet(self, op: str, value: Any) -> None:
+        """The input of an op with static ranges."""
+        self.add(inlet_name(op), value)
+        if self._last is not None and self._last[0] is value:
+            self._measure(op, self._last[4] - self._last[3])
+        if isinstance(value, torch.Tensor):
+            self.shapes.setdefault(op, tuple(value.shape))
+
+    def _measure(self, op: str, width: float) -> None:
+        number = self._calls.get(op, 0)
+        self._calls[op] = number + 1
+        widths = self.widths.setdefault(op, [])
+        if number == len(widths) < MOST_CALLS:
+            widths.append(width)
+        elif number < len(widths):
+            widths[number] = max(widths[number], width)
+
+    @property
+    def unlike(self) -> set[str]:
+        """Ops whose calls have inputs of so different ranges that one scale does not suit all."""
+        return {op for op, all_ in self.widths.items() if max(all_) > UNLIKE * min(all_)}
+
+    def add(self, name: str, value: Any) -> None:
+        if (
+            not isinstance(value, torch.Tensor)
+            or not value.is_floating_point()
+            or not value.numel()
+        ):
+            return
+        # Tensors made in inference mode do not count their changes: NaN is never the same.
+        version = math.nan if value.is_inference() else value._version
+        if self._last is None or self._last[0] is not value or self._last[1] != version:
+            # Query, key and value read the same tensor: it is looked at once.
+            low, high = torch.aminmax(value)
+            self._last = (value, version, _sample(value), float(low), float(high))
+        _, _, sample, low_value, high_value = self._last
+        stats = self.stats.setdefault(name, TensorStats.empty())
+        stats.update(sample, low_value, high_value)
+
+    def forget(self) -> None:
+        """Let go of the batch's tensors."""
+        self._calls.clear()
+        self._last = None
+
+
+def _sample(value: torch.Tensor) -> Any:
+    flat = value.detach().float().reshape(-1)
+    # One more than needed: a stride that is a power of two would visit few channels.
+    stride = flat.numel() // SAMPLED + 1 if flat.numel() > SAMPLED else 1
+    return flat[::stride].numpy()
+
+
+# -- Calls of an op that no INT8 kernel can serve; it stays FP32 then.
+
+
+def is_compiled() -> bool:
+    """Is torch reading the code (torch.cond reads its branches)? Then nothing may be noted."""
+    return bool(torch.compiler.is_compiling())
+
+
+def is_transformed() -> bool:
+    """Under torch.vmap or torch.func.grad tensors have no values that could be read or packed."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_nested(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and bool(value.is_nested)
+
+
+class Owners:
+    """Knows the parameters that ops had at first: torch.func.functional_call puts others there."""
+
+    def __init__(self, ops: Mapping[str, nn.Module]) -> None:
+        self._own = {name: dict(module._parameters) for name, module in ops.items()}
+
+    def have_changed(self, name: str, module: nn.Module) -> bool:
+        own = self._own[name]
+        return any(own.get(key) is not value for key, value in module._parameters.items())
 
 
 class Observer:

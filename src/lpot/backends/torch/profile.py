@@ -10,14 +10,14 @@ from typing import Any
 
 from torch import nn
 
+from lpot.backends.torch.files.program import Program, Step, assemble, float_action
+from lpot.backends.torch.files.trust import same_outputs
 from lpot.backends.torch.lower import Floated, floats
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowConv, LowLinear, LowModule
 from lpot.backends.torch.modules.half import HalfModule
 from lpot.backends.torch.passes.capture_graph import Capture
-from lpot.backends.torch.program import Program, Step, assemble, float_action
 from lpot.backends.torch.run import CALL_ERRORS, call
-from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Inputs
 from lpot.core.results.profile import OpTime, Role, quickest
 

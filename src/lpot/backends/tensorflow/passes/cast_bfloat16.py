@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import CONV_ACTIVATIONS, Layer
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import CONV_ACTIVATIONS, Layer
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    make_const,
+    make_node,
+    with_inputs,
+)
 
 
 def cast_bfloat16(net: Net, layers: Iterable[Layer]) -> Net:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from tensorflow.python.framework import op_def_registry
 
-from lpot.backends.tensorflow.graph import CONTROL_FLOW, Net
-from lpot.backends.tensorflow.nodes import has_control, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.structure.graph import CONTROL_FLOW, Net
+from lpot.backends.tensorflow.structure.nodes import has_control, with_inputs
 
 
 def drop_controls(net: Net) -> Net:

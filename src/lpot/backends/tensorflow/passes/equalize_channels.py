@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Follower, Layer
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.structure.affine import is_transposed, scaled_weight
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Follower, Layer
+from lpot.backends.tensorflow.structure.nodes import Namer, data_inputs, make_const, with_inputs
 
 HOMOGENEOUS = ("", "Relu")
 LARGEST = 2.0**12

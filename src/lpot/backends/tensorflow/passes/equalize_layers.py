@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef
-from lpot.backends.tensorflow.streams import find_streams
+from lpot.backends.tensorflow.structure.affine import is_transposed, scaled_weight
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import Namer, data_inputs, make_const, with_inputs
+from lpot.backends.tensorflow.structure.streams import find_streams
 from lpot.core.ptq.equalize import Layers, equalize
 
 

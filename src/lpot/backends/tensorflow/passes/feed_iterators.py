@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lpot.backends.tensorflow.graph import ITERATOR, Net
-from lpot.backends.tensorflow.nodes import Namer, full_name, make_node, node_name, tensor_name
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import ITERATOR, Net
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    full_name,
+    make_node,
+    node_name,
+    tensor_name,
+)
 
 NEXT = ("IteratorGetNext", "IteratorGetNextSync")
 

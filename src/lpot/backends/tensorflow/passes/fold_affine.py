@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import (
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import (
     COMPUTE,
     Affine,
     affine_of,
@@ -16,9 +17,14 @@ from lpot.backends.tensorflow.affine import (
     rank_of,
     scaled_weight,
 )
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
-from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    make_const,
+    make_node,
+    with_inputs,
+)
 
 
 def fold_affine(net: Net) -> Net:

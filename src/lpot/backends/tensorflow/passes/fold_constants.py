@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from tensorflow.python.framework import op_def_registry
 
-from lpot.backends.tensorflow.graph import CONTROL_FLOW, Net
-from lpot.backends.tensorflow.nodes import data_inputs, full_name, has_control, make_const
 from lpot.backends.tensorflow.quick import QuickSession
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import CONTROL_FLOW, Net
+from lpot.backends.tensorflow.structure.nodes import data_inputs, full_name, has_control, make_const
 
 # A folded value may be bigger than what it is made of (Tile, Fill), but not without bound.
 LIMIT = 1 << 24

@@ -6,11 +6,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layer_norm import match_layer_norms
-from lpot.backends.tensorflow.nodes import Namer, make_const, make_node
 from lpot.backends.tensorflow.run import open_session
 from lpot.backends.tensorflow.runtime import GraphDef, NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layer_norm import match_layer_norms
+from lpot.backends.tensorflow.structure.nodes import Namer, make_const, make_node
 from lpot.core.errors import UnsupportedModel
 
 FUSED_NORM = "_MklLayerNorm"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from lpot.backends.tensorflow.affine import COMPUTE
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import data_inputs, has_control, make_node
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import COMPUTE
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import data_inputs, has_control, make_node
 
 SUMS = ("Add", "AddV2", "AddN")
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import (
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import (
     Namer,
     data_inputs,
     has_control,
@@ -22,7 +23,6 @@ from lpot.backends.tensorflow.nodes import (
     tensor_name,
     with_inputs,
 )
-from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 PRODUCT = "_QuantizedMatMul"
 FUSED = [b"BiasAdd", b"Dequantize"]  # floats out, nothing that differs by product

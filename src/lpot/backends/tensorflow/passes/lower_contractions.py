@@ -9,10 +9,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import is_float32
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, has_control, make_const, make_node
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import is_float32
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    has_control,
+    make_const,
+    make_node,
+)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import hashlib
 
 from tensorflow.python.framework import op_def_registry
 
-from lpot.backends.tensorflow.graph import CONTROL_FLOW, Net
-from lpot.backends.tensorflow.nodes import node_name, tensor_name
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.structure.graph import CONTROL_FLOW, Net
+from lpot.backends.tensorflow.structure.nodes import node_name, tensor_name
 
 # What a node is called, where it runs and with whom does not change what it computes.
 PLACES = ("_class", "_output_shapes")

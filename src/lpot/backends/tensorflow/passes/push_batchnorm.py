@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import (
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import (
     BATCH_NORMS,
     COMPUTE,
     Affine,
@@ -16,8 +17,8 @@ from lpot.backends.tensorflow.affine import (
     is_transposed,
     output_channels,
 )
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.nodes import (
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.nodes import (
     Namer,
     data_inputs,
     has_control,
@@ -26,7 +27,6 @@ from lpot.backends.tensorflow.nodes import (
     text_attr,
     with_inputs,
 )
-from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 STEPS = (*BATCH_NORMS, "Mul", "Add", "AddV2", "Sub", "RealDiv")
 

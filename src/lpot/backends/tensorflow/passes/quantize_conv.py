@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.backends.tensorflow.draft import Draft, operands_of
-from lpot.backends.tensorflow.layers import Step
-from lpot.backends.tensorflow.nodes import make_node
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.weights import bias_of, corrected_bias, weight_of
+from lpot.backends.tensorflow.structure.layers import Step
+from lpot.backends.tensorflow.structure.nodes import make_node
+from lpot.backends.tensorflow.structure.weights import bias_of, corrected_bias, weight_of
 
 FUSED = {
     "Conv2D": "_FusedQuantizedConv2D",

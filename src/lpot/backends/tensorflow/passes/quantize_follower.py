@@ -8,9 +8,9 @@ import numpy as np
 
 from lpot.backends.tensorflow.draft import Draft
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.layers import Follower
-from lpot.backends.tensorflow.nodes import data_inputs, make_node, with_inputs
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.layers import Follower
+from lpot.backends.tensorflow.structure.nodes import data_inputs, make_node, with_inputs
 
 POOLING = {"MaxPool": "QuantizedMaxPool", "AvgPool": "QuantizedAvgPool"}
 

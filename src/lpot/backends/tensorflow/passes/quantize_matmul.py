@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from lpot.backends.tensorflow.draft import Draft, Operands, operands_of
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.layers import Step
-from lpot.backends.tensorflow.nodes import make_node
 from lpot.backends.tensorflow.runtime import tf
-from lpot.backends.tensorflow.weights import bias_of, corrected_bias, weight_of
+from lpot.backends.tensorflow.structure.layers import Step
+from lpot.backends.tensorflow.structure.nodes import make_node
+from lpot.backends.tensorflow.structure.weights import bias_of, corrected_bias, weight_of
 
 # Their result is above 0 or is cut by the range; a zero point can travel in the bias.
 LINEAR = ("", "Relu", "Relu6")

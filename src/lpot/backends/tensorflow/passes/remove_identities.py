@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from lpot.backends.tensorflow.graph import CONTROL_FLOW, Net
-from lpot.backends.tensorflow.nodes import data_inputs, has_control
 from lpot.backends.tensorflow.runtime import NodeDef
+from lpot.backends.tensorflow.structure.graph import CONTROL_FLOW, Net
+from lpot.backends.tensorflow.structure.nodes import data_inputs, has_control
 
 TRANSPARENT = ("Identity", "StopGradient", "PreventGradient", "CheckNumerics", "Snapshot")
 

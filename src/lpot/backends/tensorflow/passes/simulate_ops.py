@@ -9,15 +9,21 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import is_transposed
 from lpot.backends.tensorflow.formats import Format
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Layer, Step
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.plan import Plan
 from lpot.backends.tensorflow.prepare import Prepared
 from lpot.backends.tensorflow.runtime import NodeDef, tf
-from lpot.backends.tensorflow.weights import weight_of
+from lpot.backends.tensorflow.structure.affine import is_transposed
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Layer, Step
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    make_const,
+    make_node,
+    with_inputs,
+)
+from lpot.backends.tensorflow.structure.weights import weight_of
 
 NOBODY = -1  # a number no op has
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from lpot.backends.tensorflow.activations import GELUS, match_activation
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import MATMUL_ACTIVATIONS
-from lpot.backends.tensorflow.nodes import (
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.activations import GELUS, match_activation
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import MATMUL_ACTIVATIONS
+from lpot.backends.tensorflow.structure.nodes import (
     Namer,
     data_inputs,
     has_control,
@@ -16,7 +17,6 @@ from lpot.backends.tensorflow.nodes import (
     tensor_name,
     with_inputs,
 )
-from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 SUMS = ("Add", "AddV2", "AddN")
 

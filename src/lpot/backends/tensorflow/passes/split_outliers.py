@@ -12,13 +12,19 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import is_transposed, scaled_weight
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Layer
-from lpot.backends.tensorflow.nodes import Namer, data_inputs, make_const, make_node, with_inputs
 from lpot.backends.tensorflow.passes.equalize_channels import HOMOGENEOUS, input_axis
 from lpot.backends.tensorflow.prepare import Patched, Prepared, matched
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import is_transposed, scaled_weight
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Layer
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    data_inputs,
+    make_const,
+    make_node,
+    with_inputs,
+)
 from lpot.core.numerics.observations import Extremes
 
 MOST = 16  # channels taken out of one tensor

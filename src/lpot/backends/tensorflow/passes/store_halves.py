@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import Layer
-from lpot.backends.tensorflow.nodes import Namer, make_const, make_node, tensor_name
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import Layer
+from lpot.backends.tensorflow.structure.nodes import Namer, make_const, make_node, tensor_name
 from lpot.core.numerics.rounding import halved
 
 LOOKUPS = ("Gather", "GatherV2")

@@ -10,10 +10,11 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lpot.backends.tensorflow.affine import BATCH_NORMS, is_nhwc
-from lpot.backends.tensorflow.graph import Net
-from lpot.backends.tensorflow.layers import ORIGIN
-from lpot.backends.tensorflow.nodes import (
+from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.affine import BATCH_NORMS, is_nhwc
+from lpot.backends.tensorflow.structure.graph import Net
+from lpot.backends.tensorflow.structure.layers import ORIGIN
+from lpot.backends.tensorflow.structure.nodes import (
     Namer,
     data_inputs,
     has_control,
@@ -22,7 +23,6 @@ from lpot.backends.tensorflow.nodes import (
     tensor_name,
     with_inputs,
 )
-from lpot.backends.tensorflow.runtime import NodeDef, tf
 
 TO_NHWC, TO_NCHW = (0, 2, 3, 1), (0, 3, 1, 2)
 AXES = {0: 0, 1: 3, 2: 1, 3: 2, -4: 0, -3: 3, -2: 1, -1: 2}  # where an axis of NCHW lies in NHWC

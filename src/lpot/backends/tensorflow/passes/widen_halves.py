@@ -9,11 +9,17 @@ import logging
 
 import numpy as np
 
-from lpot.backends.tensorflow.graph import Net, lightened
-from lpot.backends.tensorflow.layers import ORIGIN
-from lpot.backends.tensorflow.nodes import Namer, full_name, make_node, tensor_name, value_of
 from lpot.backends.tensorflow.run import import_graph
 from lpot.backends.tensorflow.runtime import NodeDef, tf
+from lpot.backends.tensorflow.structure.graph import Net, lightened
+from lpot.backends.tensorflow.structure.layers import ORIGIN
+from lpot.backends.tensorflow.structure.nodes import (
+    Namer,
+    full_name,
+    make_node,
+    tensor_name,
+    value_of,
+)
 from lpot.core.errors import UnsupportedModel
 
 logger = logging.getLogger(__name__)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lpot.backends.tensorflow import load as loading
 from lpot.backends.tensorflow import run as running
-from lpot.backends.tensorflow.freeze_function import safe
-from lpot.backends.tensorflow.nodes import full_name, node_name
 from lpot.backends.tensorflow.pruning.cut import are_close, rebuilt
 from lpot.backends.tensorflow.pruning.measure import Values
 from lpot.backends.tensorflow.pruning.walk import as_functional, run
+from lpot.backends.tensorflow.reading import load as loading
+from lpot.backends.tensorflow.reading.freeze_function import safe
 from lpot.backends.tensorflow.runtime import tf
+from lpot.backends.tensorflow.structure.nodes import full_name, node_name
 from lpot.core.backend import ModelSpec
 from lpot.core.batch import Inputs
 from lpot.core.compress.samples import first

@@ -20,10 +20,10 @@ from torch.utils.weak import WeakIdKeyDictionary
 
 from lpot.backends.torch.calls.product import Product, Route, probe_of
 from lpot.backends.torch.calls.serve import release, route
+from lpot.backends.torch.files.trust import same_outputs
 from lpot.backends.torch.kinds import CALLS, is_op
 from lpot.backends.torch.modules.by_hand import QUESTIONS
 from lpot.backends.torch.run import CALL_ERRORS, call
-from lpot.backends.torch.trust import same_outputs
 from lpot.core.batch import Inputs
 
 

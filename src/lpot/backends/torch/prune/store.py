@@ -11,7 +11,7 @@ from torch import nn
 
 from lpot.backends.torch.kinds import is_hf_conv1d
 from lpot.backends.torch.model import state
-from lpot.backends.torch.resume import packed, put_back
+from lpot.backends.torch.training.resume import packed, put_back
 from lpot.core.errors import UnsupportedModel, a_kind
 
 _LAYERS = (

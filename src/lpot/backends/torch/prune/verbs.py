@@ -9,8 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from lpot.backends.torch import save as saving
-from lpot.backends.torch.loop import taught_loss, training_loop
+from lpot.backends.torch.files import save as saving
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.prepare import Prepared
 from lpot.backends.torch.prune.cut import Shape, left_of, removed, shape_of, skipped
@@ -19,6 +18,7 @@ from lpot.backends.torch.prune.measure import find_blocks, importance, sound_gro
 from lpot.backends.torch.prune.merge import find_mergers, merged
 from lpot.backends.torch.prune.refit import refit
 from lpot.backends.torch.prune.store import check_trainable
+from lpot.backends.torch.training.loop import taught_loss, training_loop
 from lpot.core.batch import Inputs
 from lpot.core.compress.groups import Left
 from lpot.core.compress.prunable import Parts, Variant, variant_in

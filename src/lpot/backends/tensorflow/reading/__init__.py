@@ -1,0 +1,1 @@
+"""From whatever form a model comes in to one frozen graph: files, Keras, functions, folders."""

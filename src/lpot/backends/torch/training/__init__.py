@@ -1,0 +1,1 @@
+"""Training with rounding in it, loops that a yaml describes, and second derivatives."""
