@@ -161,3 +161,36 @@ def test_a_loader_that_gives_nothing_the_second_time_is_told() -> None:
 def test_what_is_no_loader_is_refused(given: Any) -> None:
     with pytest.raises(CalibrationError, match=r"loader is (an? \w+|None)[:,].* give"):
         Loader(given)
+
+
+class OutOfRangeError(Exception):
+    """As TensorFlow's: the end of its data."""
+
+
+class EndsByAnError:
+    """As the loaders of the detection tutorial: fewer images than were asked for."""
+
+    def __iter__(self) -> Iterator[Any]:
+        yield np.zeros((1, 2), np.float32)
+        raise OutOfRangeError("End of sequence")
+
+
+def ends_inside() -> Iterator[Any]:
+    yield np.zeros((1, 2), np.float32)
+    next(iter(()))
+
+
+@pytest.mark.parametrize("given", [EndsByAnError(), ends_inside])
+def test_a_loader_that_ends_by_an_error_has_ended(given: Any) -> None:
+    loader = Loader(given)
+    assert len(list(loader.open())) == len(list(loader.open())) == 1
+    assert len(loader.notes) == 1 and "the batches that it gave are used" in loader.notes[0]
+
+
+def test_other_errors_of_a_loader_are_its_own() -> None:
+    def wrong() -> Iterator[Any]:
+        yield np.zeros((1, 2), np.float32)
+        raise KeyError("label")
+
+    with pytest.raises(KeyError, match="label"):
+        list(Loader(wrong).open())

@@ -66,7 +66,7 @@ class Loader:
     @cached_property
     def _first(self) -> tuple[Any, ...]:
         source = self._fresh()
-        first = tuple(copied(batch) for batch in islice(_onward(source), 1))
+        first = tuple(copied(batch) for batch in islice(_onward(source, self.notes), 1))
         if source is self._given and not self._can_reset and self._maker is None:
             self._hold(first, source)
         else:
@@ -80,11 +80,11 @@ class Loader:
             return
         if self._rest is not None or self._held:
             yield from self._held
-            yield from _onward(self._rest)
+            yield from _onward(self._rest, self.notes)
             return
         gave = False
         try:
-            for batch in _onward(self._fresh()):
+            for batch in _onward(self._fresh(), self.notes):
                 gave = True
                 yield batch
         finally:
@@ -119,7 +119,7 @@ class Loader:
             self._rest = source
             return
         seen = size = 0
-        for batch in _onward(source):
+        for batch in _onward(source, self.notes):
             self._held.append(copied(batch))
             samples, space = _measure(batch)
             seen, size = seen + samples, size + space
@@ -203,11 +203,37 @@ def _measure(batch: Any) -> tuple[int, int]:
     return max(1, *(int(shape[0]) for shape in shapes if shape), 1), space
 
 
-def _onward(source: Iterator[Any] | None) -> Iterator[Any]:
+class _Ending:
+    """Swallows the exceptions by which loaders end in the middle, and says so.
+
+    TensorFlow's end of data is an error of its own, and a generator in which another iterator has
+    ended raises a RuntimeError.
+    """
+
+    def __init__(self, notes: list[str]) -> None:
+        self.reached = False
+        self._notes = notes
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: Any, trace: Any) -> bool:
+        by_itself = isinstance(error, RuntimeError) and isinstance(error.__cause__, StopIteration)
+        self.reached = by_itself or (kind is not None and kind.__name__ == "OutOfRangeError")
+        if self.reached:
+            name = "StopIteration inside of a generator" if by_itself else "OutOfRangeError"
+            told = f"the loader ended by an error ({name}): the batches that it gave are used"
+            if told not in self._notes:
+                self._notes.append(told)
+        return self.reached
+
+
+def _onward(source: Iterator[Any] | None, notes: list[str]) -> Iterator[Any]:
     """The rest, without `iter`, at which some go back to their beginning."""
     while source is not None:
         try:
-            batch = next(source)
+            with _Ending(notes) as ending:
+                batch = next(source)
         except StopIteration:
             return
         except Terminated:  # ours: the program is to end
@@ -217,6 +243,8 @@ def _onward(source: Iterator[Any] | None) -> Iterator[Any]:
                 f"the calibration loader called sys.exit({error.code!r}), which would have ended "
                 "the whole program: raise an exception instead"
             ) from error
+        if ending.reached:
+            return
         yield batch
 
 
