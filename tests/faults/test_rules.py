@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import lpot
@@ -152,10 +153,62 @@ def test_a_wish_for_the_whole_model_that_some_ops_can_not_fulfil_is_told(tune: A
     assert {weight.granularity for weight in weights} == {"per_channel"}
 
 
-def test_a_wish_for_the_whole_model_that_no_op_can_fulfil_is_refused(tune: Any) -> None:
+def test_a_wish_for_the_whole_model_that_no_op_can_fulfil_is_told(tune: Any) -> None:
     config = {"quantization": {"model_wise": {"activation": {"dtype": ["int8"]}}}}
-    with pytest.raises(ConfigError, match="is not available"):
-        tune(onnx_models.cnn(), config=config)
+    result = tune(onnx_models.cnn(), config=config)
+    assert {item.activation.dtype for item in result.recipe.ops.values()} == {"uint8"}
+    assert any("activation.dtype" in n and "which keep static" in n for n in result.notes)
+    config = {"quantization": {"model_wise": {"weight": {"dtype": ["uint8"]}}}}
+    assert {w.dtype for w in weights_of(tune(onnx_models.cnn(), config=config))} == {"int8"}
+
+
+def weights_of(result: Any) -> list[Any]:
+    return [config.weight for config in result.recipe.ops.values() if config.weight]
+
+
+def onnx_net() -> tuple[Any, list[Any]]:
+    batch = np.random.default_rng(0).random((4, 3, 8, 8), dtype=np.float32)
+    return onnx_models.cnn(), [batch]
+
+
+def torch_net() -> tuple[Any, list[Any]]:
+    torch = pytest.importorskip("torch")
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(144, 4))
+    return net.eval(), [torch.rand(4, 3, 8, 8)]
+
+
+def keras_net() -> tuple[Any, list[Any]]:
+    tf = pytest.importorskip("tensorflow")
+    given = tf.keras.Input((8, 8, 3))
+    x = tf.keras.layers.Flatten()(tf.keras.layers.Conv2D(4, 3)(given))
+    batch = np.random.default_rng(0).random((4, 8, 8, 3), dtype=np.float32)
+    return tf.keras.Model(given, tf.keras.layers.Dense(4)(x)), [batch]
+
+
+# What LPOT's own template says of the whole model, one by one.
+WISHES = {
+    ("weight", "scheme"): "asym",
+    ("activation", "dtype"): "int8",
+    ("activation", "scheme"): "sym",
+    ("weight", "granularity"): "per_tensor",
+    ("activation", "algorithm"): "kl",
+}
+
+
+@pytest.mark.parametrize("net", [onnx_net, torch_net, keras_net])
+@pytest.mark.parametrize("side, key", list(WISHES))
+def test_model_wise_is_honoured_or_noted_in_every_framework(
+    net: Any, side: str, key: str, tmp_path: Path
+) -> None:
+    model, data = net()
+    wish = WISHES[side, key]
+    config = {"quantization": {"model_wise": {side: {key: wish}}}}
+    options: dict[str, Any] = {"workspace": tmp_path, "measure_speed": False, "progress": False}
+    result = lpot.tune(model, data, config=config, **options)
+    ops = [config for config in result.recipe.ops.values() if not config.is_float]
+    found = {getattr(getattr(item, side), key) for item in ops if getattr(item, side) is not None}
+    noted = any(f"model_wise.{side}.{key}" in note for note in result.notes)
+    assert ops and (found <= {wish, None} or noted), found
 
 
 def test_a_narrow_wish_wins_over_a_wide_one(tune: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from lpot.config.schema import Config
@@ -36,7 +37,7 @@ def _rules(config: Config) -> Iterator[Rule]:
     section = config.quantization
     everywhere = _rule(section.model_wise, "", "quantization.model_wise")
     if everywhere.activation is not None or everywhere.weight is not None:
-        yield everywhere
+        yield replace(everywhere, yields=not everywhere.asks_few_bits)
     if not config.use_bf16:
         yield Rule(activation=TensorRule(dtype=_NOT_BF16), path="use_bf16")
     for kind, wish in section.optype_wise.items():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from lpot.core.errors import ConfigError, nearest
 from lpot.core.recipe import FLOAT_DTYPES, FP32, OpConfig, OpKey, Recipe, TensorConfig
@@ -43,6 +44,7 @@ class Capability:
         return tuple(info for info in self.ops.values() if info.can_be_low)
 
 
+EIGHT_BITS = ("uint8", "int8")
 FEW_BITS = ("int2", "int3", "int4")  # types of weights that are rounded by themselves
 
 
@@ -85,6 +87,29 @@ class Rule:
     weight: TensorRule | None = None
     kind_only: bool = False
     path: str = ""  # where it stands in the yaml, for messages
+    # Taken as far as an op can, as LPOT takes what `model_wise` says: the rest keeps its settings.
+    yields: bool = field(default=False, compare=False)
+
+    def parts(self) -> tuple[Rule, ...]:
+        """Each wish by itself, where one that an op can't have is no reason to drop the others."""
+        if not self.yields:
+            return (self,)
+        found = []
+        for side in ("activation", "weight"):
+            wish: TensorRule | None = getattr(self, side)
+            for key, value in vars(wish).items() if wish is not None else ():
+                if value:
+                    alone: dict[str, Any] = {side: replace(TensorRule(), **{key: value})}
+                    found.append(Rule(path=f"{self.path}.{side}.{key}", yields=True, **alone))
+        return tuple(found)
+
+    def widened(self) -> Rule:
+        """With either sign for activations in eight bits: a framework has one of them."""
+        given = self.activation
+        if given is None or not set(given.dtype) & set(EIGHT_BITS):
+            return self
+        dtypes = tuple(dict.fromkeys((*given.dtype, *EIGHT_BITS)))
+        return replace(self, activation=replace(given, dtype=dtypes))
 
     def allows(self, config: OpConfig) -> bool:
         if self.activation is not None and not self.activation.allows(config.activation):
@@ -99,6 +124,13 @@ class Rule:
     def names_float(self) -> bool:
         rules = [rule for rule in (self.activation, self.weight) if rule is not None]
         return any(dtype in FLOAT_DTYPES for rule in rules for dtype in rule.dtype)
+
+    @property
+    def names_type(self) -> bool:
+        """Does it speak of types alone, and of no float?"""
+        rules = [rule for rule in (self.activation, self.weight) if rule is not None]
+        low = {*EIGHT_BITS, *FLOAT_DTYPES}
+        return any(rule.dtype and not set(rule.dtype) & low for rule in rules)
 
     @property
     def asks_few_bits(self) -> bool:
@@ -203,7 +235,8 @@ def restrict(
     notes: list[str] = []
     bound: dict[OpKey, tuple[int, Rule]] = {}  # op → the narrowest rule for it, and how narrow
     # The narrower wish is applied first, so that a wider one yields to it where both speak.
-    matched = [(rule, *select(rule, capability.ops)) for rule in rules]
+    parts = (part for rule in rules for part in rule.parts())
+    matched = [(rule, *select(rule, capability.ops)) for rule in parts]
     for rule, keys, how in sorted(matched, key=lambda item: _WIDTH[item[2]]):
         if not keys:
             _unmatched(rule, capability, lenient, notes)
@@ -218,7 +251,10 @@ def restrict(
         ]
         clashing = [key for key in refused if key in bound and _offers(capability, key, rule)]
         able = [key for key in refused if capability.ops[key].can_be_low]
-        if clashing:
+        if rule.yields and not (rule.names_type and len(able) == len(refused) == len(keys)):
+            if able:
+                notes.append(_kept(rule, able, left))
+        elif clashing:
             _clash(rule, bound[clashing[0]][1], clashing[0], lenient, notes)
         elif refused and rule.asks_few_bits and how != "name" and len(refused) < len(keys):
             notes.append(_passed_over(rule, refused))  # products of two activations, small weights
@@ -243,6 +279,9 @@ def _narrow(left: dict[OpKey, tuple[OpConfig, ...]], key: OpKey, rule: Rule) -> 
     was_low = any(not option.is_float for option in left[key])
     is_low = any(not option.is_float for option in allowed)
     # Only a rule that speaks of float may take an op's low precision away.
+    if rule.yields and was_low and not is_low and rule.widened() != rule:
+        _narrow(left, key, rule.widened())
+        return False
     if not allowed or (was_low and not is_low and not rule.names_float):
         return False
     left[key] = allowed
@@ -281,6 +320,15 @@ def _unmatched(rule: Rule, capability: Capability, lenient: bool, notes: list[st
     if not lenient:
         raise ConfigError(message, path=rule.path)
     notes.append(f"warning: {rule.path}: {message}")
+
+
+def _kept(rule: Rule, keys: Sequence[OpKey], left: Mapping[OpKey, tuple[OpConfig, ...]]) -> str:
+    """What a wish for the whole model could not have, and what these ops have in its place."""
+    kinds = ", ".join(sorted({key.kind for key in keys}))
+    now = " | ".join(sorted({_describe(left[key][0]) for key in keys}))
+    return (
+        f"{rule.path} ({rule}) is not available for {len(keys)} op(s) ({kinds}), which keep {now}"
+    )
 
 
 def _passed_over(rule: Rule, keys: Sequence[OpKey]) -> str:

@@ -37,9 +37,12 @@ def test_only_what_is_clearly_better_is_taken(
 
 
 def test_a_distance_that_is_no_number_is_told_in_words() -> None:
-    outputs = {"fp32": [np.ones((2, 4))], "int8": [np.full((2, 4), np.nan)]}
-    backend = SimpleNamespace(run=lambda model, inputs: outputs[model])
-    job: Any = SimpleNamespace(backend=backend, model="fp32")
+    exact, wrong = (
+        SimpleNamespace(gives=[np.full((2, 4), value)], close=lambda: None)
+        for value in (1.0, np.nan)
+    )
+    backend = SimpleNamespace(run=lambda model, inputs: model.gives)
+    job: Any = SimpleNamespace(backend=backend, model=exact)
     observations: Any = SimpleNamespace(probe=[(np.ones((2, 4)),)])
-    told = advice.how_far(job, "int8", observations)  # type: ignore[arg-type]
+    told = advice.how_far(job, wrong, observations)  # type: ignore[arg-type]
     assert "some are NaN or infinite" in told and "inf%" not in told

@@ -86,7 +86,9 @@ def refuse_acts(graph_def: GraphDef, what: str, run: Iterable[str], loading: boo
     if is_trusted():
         return
     running = list(_run(graph_def, run, loading))
-    is_told = any(_takes_text(node) for node, *_ in running)
+    # While it is loaded, what starts an iterator with the names that it is fed does not run.
+    told = graph_def.node if loading else [node for node, *_ in running]
+    is_told = any(map(_takes_text, told))
     for node, beside, function in running:
         kind = _act(node, beside)
         if kind is None or (is_told and node.op in FED and _constant(node, 0, beside) is None):
