@@ -187,3 +187,15 @@ def test_tracing_a_quantized_model_says_what_to_do(inside: bool, script: bool) -
     net = built.native if inside else nn.Sequential(built.native)
     with pytest.raises(UnsupportedModel, match=r"result.model.export\(path\)"):
         torch.jit.trace(net, (x,)) if script else torch.fx.symbolic_trace(net)
+
+
+def test_a_net_wholly_in_int8_answers_for_device_and_dtype(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 4)).eval()
+
+    def evaluate(model: Any) -> float:
+        first = next(model.parameters())
+        return float(first.device.type == "cpu" and first.dtype == torch.float32)
+
+    result = lpot.tune(net, [torch.rand(2, 12)], evaluate, workspace=tmp_path, measure_speed=False)
+    assert result.met and len(result.trials) == 1
+    assert set(result.model.native.state_dict()) == {"1.weight_int8", "1.weight_scale", "1.bias"}

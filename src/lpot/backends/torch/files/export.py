@@ -17,6 +17,7 @@ from lpot.backends.torch.calls.serve import settle as settle_calls
 from lpot.backends.torch.clone import Cloner
 from lpot.backends.torch.data import arguments, drawn, to_tensor
 from lpot.backends.torch.files.program import Program
+from lpot.backends.torch.kernels.decomposed import decomposed_ops
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
 from lpot.backends.torch.modules.base import StandIn
@@ -25,24 +26,6 @@ from lpot.backends.torch.modules.spelled import Side, Speller, spell
 from lpot.core.batch import Inputs
 from lpot.core.errors import BackendUnavailable, ConfigError, DataError, UnsupportedModel
 from lpot.core.tune import guarded
-
-# -- The rounding ops that torch.compile's x86 backend recognises in an exported program.
-
-
-_HOME = "torch.ao.quantization.fx._decomposed"  # importing it registers them
-
-
-def decomposed_ops() -> Any:
-    try:
-        importlib.import_module(_HOME)
-        torch.ops.quantized_decomposed.quantize_per_tensor  # noqa: B018
-    except (ImportError, AttributeError) as error:
-        raise UnsupportedModel(
-            f"torch {torch.__version__} has no quantized_decomposed ops, which a .pt2 program "
-            "needs: export to .onnx"
-        ) from error
-    return torch.ops.quantized_decomposed
-
 
 # What torch.export and the ONNX exporter raise on models that they can't read.
 logger = logging.getLogger(__name__)

@@ -29,6 +29,7 @@ PICKLE = (
     "state_dict() holds plain tensors and can be saved"
 )
 
+ASKED = "asked"  # the name of a parameter without values
 # Values of the original that are copied.
 _PLAIN = (int, float, str, bool, tuple, list, type(None))
 
@@ -92,7 +93,14 @@ class LowModule(StandIn):
             self.register_buffer(bias_name(name), weights.bias)
             if weights.smooth is not None:
                 self.register_buffer(f"{name}_smooth", weights.smooth)
+        # Code asks `next(model.parameters())` for device and dtype, of a net wholly in int8, too.
+        dtype = next((p.dtype for p in original.parameters() if p.is_floating_point()), None)
+        self.register_parameter(ASKED, nn.Parameter(torch.empty(0, dtype=dtype), False))
         self.training = False
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination.pop(prefix + ASKED, None)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> LowModule:
         """A module of its own that shares integers and packs, which never change."""
