@@ -200,7 +200,7 @@ assert (image == -1).all()
         lines=(
             (
                 "strategy/__init__.py",
-                "import mse_v2",
+                "import .*mse_v2",
                 "from lpot.strategy.once import once",
             ),
             ("strategy/__init__.py", '"basic": basic', '    "once": once,'),

@@ -31,6 +31,7 @@ from onnx_models import Net
 observe = importlib.import_module("lpot.backends.onnx.observe")
 SIZES = (250, 500, 1000)
 STEEPEST = 1.15
+ATTEMPTS = 8
 QUICKEST = 0.02  # seconds that are too short to tell
 
 
@@ -78,6 +79,15 @@ def exponent(works: list[Callable[[], object]], sizes: tuple[int, ...] = SIZES) 
     return float(np.polyfit(np.log(sizes), np.log(times), 1)[0])
 
 
+def assert_linear(works: list[Callable[[], object]], sizes: tuple[int, ...] = SIZES) -> None:
+    """A busy machine lends a slope to a straight line, but takes none from a curve: it is enough
+    to have seen the line once."""
+    found: list[float] = []
+    while not found or min(found) > STEEPEST:
+        assert len(found) < ATTEMPTS, found
+        found.append(exponent(works, sizes))
+
+
 class Deep:
     """One net with what the phases need."""
 
@@ -122,7 +132,7 @@ PHASES: dict[str, Callable[[Deep], object]] = {
 @pytest.mark.parametrize("phase", PHASES)
 def test_phases_grow_with_the_depth(phase: str, nets: list[Deep]) -> None:
     works = [lambda net=net: PHASES[phase](net) for net in nets]
-    assert min(exponent(works) for _ in range(2)) <= STEEPEST
+    assert_linear(works)
 
 
 @pytest.mark.parametrize("kind", ["Relu", "Reshape", "Transpose", "MaxPool", "Identity"])
@@ -131,11 +141,11 @@ def test_long_rows_of_one_kind_are_read_in_their_length(kind: str) -> None:
     extra = {"MaxPool": {"kernel_shape": [1, 1]}, "Transpose": {"perm": [0, 1, 3, 2]}}
     models = [row(kind, size, **extra.get(kind, {})) for size in sizes]
     read = [lambda model=model: rewritten(model) for model in models]
-    assert min(exponent(read, sizes) for _ in range(2)) <= STEEPEST
+    assert_linear(read, sizes)
     backend = OnnxBackend()
     loaded = [backend.load(model) for model in models]
     looked = [lambda model=model: backend.inspect(model) for model in loaded]
-    assert min(exponent(looked, sizes) for _ in range(2)) <= STEEPEST
+    assert_linear(looked, sizes)
 
 
 def test_a_deep_net_is_observed_in_parts_of_bounded_size(nets: list[Deep]) -> None:

@@ -9,7 +9,7 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import block, cnn, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.inspect import BF16
+from lpot.backends.tensorflow.abilities import BF16
 from lpot.backends.tensorflow.runtime import GraphDef, tf
 from lpot.core.cpu import Cpu
 from lpot.core.recipe import FP32, Recipe
@@ -55,7 +55,7 @@ def test_it_is_offered_only_where_the_cpu_has_it(monkeypatch: pytest.MonkeyPatch
     model = BACKEND.load(cnn())
     for features in ((), ("avx512_bf16",)):
         cpu = Cpu("x", "x86_64", features, 2, 2, 0, 0)
-        monkeypatch.setattr("lpot.backends.tensorflow.inspect.this_cpu", lambda cpu=cpu: cpu)
+        monkeypatch.setattr("lpot.backends.tensorflow.abilities.this_cpu", lambda cpu=cpu: cpu)
         offered = any(BF16 in info.choices for info in BACKEND.inspect(model).ops.values())
         assert offered == bool(features)
 

@@ -12,7 +12,7 @@ pytest.importorskip("tensorflow")
 import tensorflow as tf
 
 import lpot
-from lpot.backends.tensorflow import inspect as abilities
+from lpot.backends.tensorflow import abilities
 from lpot.backends.tensorflow.structure.graph import Net
 from lpot.experimental import MixedPrecision
 

@@ -14,7 +14,7 @@ pytest.importorskip("tensorflow")
 import lpot
 from backends.tensorflow.nets import cnn, images
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.inspect import multiplies_bfloat16
+from lpot.backends.tensorflow.abilities import multiplies_bfloat16
 from lpot.backends.tensorflow.runtime import tf, v1
 from lpot.core.cpu import Cpu
 from lpot.core.errors import ConfigError
@@ -80,7 +80,7 @@ def test_without_bfloat16_the_folded_graph_has_weights_of_float16(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, evaluated: bool
 ) -> None:
     monkeypatch.delenv("FORCE_BF16", raising=False)
-    for place in ("lpot.backends.tensorflow.inspect", "lpot.jobs.tune.optimize"):
+    for place in ("lpot.backends.tensorflow.abilities", "lpot.jobs.tune.optimize"):
         monkeypatch.setattr(f"{place}.this_cpu", lambda: OLD_CPU)
     made = optimizer(tmp_path, graph_optimization={"precisions": ["bf16", "fp32"]})
     made.eval_func = score if evaluated else None

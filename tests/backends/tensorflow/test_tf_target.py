@@ -16,7 +16,7 @@ pytest.importorskip("tensorflow")
 
 from backends.tensorflow.nets import block, cnn, images, rows
 from lpot.backends.tensorflow import TensorflowBackend
-from lpot.backends.tensorflow.inspect import weight_bits
+from lpot.backends.tensorflow.abilities import weight_bits
 from lpot.backends.tensorflow.model import TensorflowModel
 from lpot.backends.tensorflow.runtime import GraphDef
 from lpot.backends.tensorflow.saturation import FUSED, saturates, worst_error
