@@ -22,7 +22,7 @@ AVX2_MXNET := build/avx2-mxnet
 AVX2_SOURCES := tools/avx2.py tools/avx2.c tools/avx2_python.c
 
 .PHONY: demo test test-main test-mxnet test-avx2 avx2-env test-versions test-all no-mxnet coverage lint format \
-	bench bench-mxnet examples docs dist release clean
+	bench bench-mxnet nncf-env examples docs dist release clean
 
 demo: $(VENV)/.demo
 	$(BIN)/lpot demo
@@ -89,6 +89,13 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/run.py
+
+# The peer of the section `runtimes`, whose packages do not go together with ours.
+nncf-env: build/nncf/bin/python
+
+build/nncf/bin/python:
+	$(PYTHON) -m venv build/nncf
+	build/nncf/bin/python -m pip install --quiet --disable-pip-version-check nncf openvino onnx
 
 bench-mxnet: $(MXNET)/.dev
 	$(MXNET)/bin/python benchmarks/mxnet_digits.py

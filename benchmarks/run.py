@@ -52,6 +52,7 @@ SECTIONS = {
     "build": Section("onnx_speed:build", _ONNX, "models:NETS"),
     "speed": Section("onnx_speed:speed", _ONNX, "models:NETS"),
     "calibration": Section("onnx_speed:calibration", _ONNX, "models:NETS"),
+    "runtimes": Section("runtimes:runtimes", (*_ONNX, "openvino"), "runtime_nets:RUNTIME_NETS"),
     "tensorflow": Section("tensorflow_speed:tensorflow", ("tensorflow",), "tensorflow_nets:NETS"),
     "torch": Section("torch_speed:torch", ("torch", "transformers"), "torch_nets:TORCH_NETS"),
 }
@@ -105,7 +106,7 @@ def main() -> int:
     except LookupError as error:
         parser.error(f"{error.args[0]}; there are:\n{listing()}")
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
-    for name in ("models", "peers", "tensorflow_nets", "tensorflow_peers"):
+    for name in ("models", "peers", "runtimes", "tensorflow_nets", "tensorflow_peers"):
         logging.getLogger(name).setLevel(logging.INFO)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     CACHE.mkdir(parents=True, exist_ok=True)

@@ -34,12 +34,18 @@ def _distilbert() -> Any:
 
 
 def _efficientnet() -> Any:
+    from torch import nn
     from transformers import EfficientNetConfig, EfficientNetForImageClassification
 
     config = EfficientNetConfig(
         image_size=224, width_coefficient=1.0, depth_coefficient=1.0, hidden_dim=1280
     )
-    return EfficientNetForImageClassification(config)
+    net = EfficientNetForImageClassification(config)
+    net.efficientnet.pooler = nn.AdaptiveAvgPool2d(1)  # its own kernel is larger than the image
+    for part in net.modules():  # with the weights that it begins with, nothing reaches the end
+        if isinstance(part, nn.Conv2d):
+            nn.init.kaiming_normal_(part.weight)
+    return net
 
 
 def _swin() -> Any:

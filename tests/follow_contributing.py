@@ -339,7 +339,7 @@ assert "_FusedQuantizedConv2D" in kinds and not {"BiasAddV1", "Relu"} & kinds, k
             (
                 "jobs/benchmark/runtimes.py",
                 "^OTHERS = ",
-                'OTHERS["Again"] = ("onnxruntime", "lpot.backends.again:open_onnx")',
+                'OTHERS["again"] = ("Again", "onnxruntime", "lpot.backends.again:open_onnx")',
             ),
         ),
         use="""

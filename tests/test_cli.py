@@ -210,6 +210,49 @@ def test_export(here: Path) -> None:
     assert not (here / "other.onnx").exists()
 
 
+@pytest.mark.parametrize("name", ["out.tflite", "out.onn", "out", "out.pt2"])
+def test_an_export_takes_endings_that_fit(here: Path, name: str) -> None:
+    done = run("export", "net.onnx", name)
+    assert done.exit_code == 2 and ".onnx (ONNX Runtime, OpenVINO" in done.stderr, done.output
+    assert (".pt2" in done.stderr.partition("can be written")[2]) == (name != "out.pt2")
+    assert not (here / name).exists()
+
+
+def test_an_export_to_openvino_s_own_format(here: Path) -> None:
+    openvino = pytest.importorskip("openvino")
+    done = run("export", "net.onnx", "ir/out.xml", "--json")
+    assert done.exit_code == 0, done.output
+    assert sorted(path.name for path in (here / "ir").iterdir()) == ["out.bin", "out.xml"]
+    model = onnx_models.cnn()
+    feed = onnx_models.feeds(model)[0]
+    found = openvino.Core().compile_model("ir/out.xml", "CPU")(feed)
+    for one, other in zip(lpot.load("net.onnx")(**feed), found.values(), strict=True):
+        np.testing.assert_allclose(one, other, atol=0.1)
+
+
+def test_what_can_not_be_opened_is_not_left_behind(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from lpot.backends.onnx.model import OnnxModel
+
+    def torn(self: OnnxModel, path: Path, inputs: object = None) -> Path:
+        path.write_bytes(b"torn")
+        return path
+
+    monkeypatch.setattr(OnnxModel, "export_onnx", torn)
+    done = run("export", "net.onnx", "out.onnx")
+    assert done.exit_code == 2 and "could not be opened again" in done.stderr
+    assert not (here / "out.onnx").exists()
+
+
+@pytest.mark.parametrize("name", ["net.xml", "net.engine", "net.ort", "net.tflite"])
+def test_what_was_made_for_one_runtime_is_no_model_to_tune(here: Path, name: str) -> None:
+    start = b"\0\0\0\0ORTM" if name.endswith("ort") else b"<net>"
+    (here / name).write_bytes(start * 20)
+    done = run("inspect", name)
+    assert done.exit_code == 2 and "that it was made from" in done.stderr, done.output
+
+
 def test_references_are_found_in_the_current_folder(here: Path) -> None:
     assert resolve("mine:numbers", "--x") == [[1.0], [2.0]]
     assert resolve("mine:Holder.score", "--x")(None) == 1.0

@@ -127,6 +127,15 @@ def test_a_slower_model_is_flagged_and_handed_back(
     assert any(re.search(word, note) for note in ("", *result.notes))
 
 
+@pytest.mark.parametrize(("searched", "seconds"), [(0.1, 0.4), (4.0, 1.0), (900.0, 1.5)])
+def test_a_short_search_is_followed_by_a_short_measurement(
+    monkeypatch: pytest.MonkeyPatch, searched: float, seconds: float
+) -> None:
+    monkeypatch.setattr(speed, "SETTINGS", replace(speed.SETTINGS, seconds=1.5))
+    trials = tuple(SimpleNamespace(seconds=searched / 2) for _ in range(2))
+    assert speed.settings_after(SimpleNamespace(trials=trials)).seconds == seconds  # type: ignore[arg-type]
+
+
 def test_a_measurement_that_fails_costs_nothing_but_itself(
     tune: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

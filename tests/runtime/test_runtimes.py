@@ -270,3 +270,18 @@ def test_bf16_on_a_cpu_without_it_is_warned_of(
     with caplog.at_level(logging.WARNING):
         get_runtime("openvino").restore(path)
     assert "no bf16" in caplog.text
+
+
+def test_a_runtime_is_chosen_by_its_undisturbed_rounds() -> None:
+    """Others' load only ever adds: a few rounds without it tell which runtime is the faster."""
+    from lpot.core.measure import Timing
+    from lpot.core.results.benchmark import Measured
+    from lpot.jobs.runtime.choose import _is_faster
+
+    def row(name: str, *rounds: float) -> Measured:
+        return Measured(name, timing=Timing(tuple((seconds,) * 3 for seconds in rounds)))
+
+    best = {"own": row("own", 1.2, 9.0, 1.3, 8.0), "other": row("other", 9.0, 1.0, 7.0, 6.0)}
+    assert _is_faster(best, "other", "own") and not _is_faster(best, "own", "other")
+    best["own"] = row("own", 1.02, 1.3)
+    assert not _is_faster(best, "other", "own"), "a near tie stays with the framework's own"

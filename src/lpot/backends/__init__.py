@@ -66,7 +66,11 @@ CLASSES: Mapping[str, str] = {
 }
 SUFFIXES: Mapping[str, str] = {
     ".onnx": "onnx",
-    ".ort": "onnx",  # whose backend tells what to give instead
+    # The ONNX backend tells what to give instead of these.
+    ".ort": "onnx",
+    ".xml": "onnx",
+    ".engine": "onnx",
+    ".trt": "onnx",
     ".pb": "tensorflow",
     ".pbtxt": "tensorflow",
     ".meta": "tensorflow",

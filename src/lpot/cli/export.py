@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from lpot.core.model import Model
 
 
-@click.command(short_help="Write a tuned model as ONNX.")
+@click.command(short_help="Write a tuned model for another runtime.")
 @click.argument("run", metavar="RUN", type=click.Path(path_type=Path))
-@click.argument("target", metavar="OUT.onnx", type=click.Path(path_type=Path))
+@click.argument("target", metavar="OUT", type=click.Path(path_type=Path))
 @click.option(
     "--module",
     metavar="PKG.MOD:FACTORY",
@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 )
 @command
 def export(out: Output, run: Path, target: Path, module: str | None, calib: str | None) -> int:
-    """Write a tuned model to OUT.onnx: the same recipe, with Q/DQ pairs.
+    """Write a tuned model to OUT, with the same recipe, and open it once.
 
-    RUN is the workspace of a tuning, or a model saved by lpot. PyTorch models also go to OUT.pt2.
+    RUN is the workspace of a tuning, or a model saved by lpot. The ending of OUT names the format:
+    .onnx (Q/DQ pairs), .xml (OpenVINO's IR, with its .bin), or .pt2 (PyTorch models).
     """
     from lpot.cli.resolve import calibration_source, model_source
     from lpot.core.files.workspace import check_output
-    from lpot.jobs.recover import exportable
+    from lpot.jobs.recover import check_format, exportable
+    from lpot.jobs.recover import export as write
 
+    check_format(target)
     check_output(target, run)
     with out.progress() as listener:
         listener.phase("loading the model")
@@ -46,7 +49,7 @@ def export(out: Output, run: Path, target: Path, module: str | None, calib: str 
             out.warn(f"{run} was not tuned: what is written is the model as it is, in FP32")
         inputs = None if calib is None else _first_batch(model, calibration_source(calib))
         listener.phase(f"writing {target.name}")
-        path = model.export_onnx(target, inputs)
+        path = write(model, target, inputs)
     size = path.stat().st_size
     out.show(f"written to {path} ({size / 1e6:.1f} MB)")
     out.tell({"model": str(path), "bytes": size})

@@ -308,6 +308,20 @@ class Presenting(Protocol[M_contra]):
         ...
 
 
+@runtime_checkable
+class Opening(Protocol):
+    """Runs files; what can't be opened raises an LpotError that says why."""
+
+    def open_file(self, path: Path, recipe: Recipe | None = None) -> Any: ...
+
+
+@runtime_checkable
+class Converting(Protocol):
+    """Has files of its own, which it makes of ONNX files."""
+
+    def convert(self, source: Path, target: Path) -> None: ...
+
+
 class InPlaceCache(Protocol):
     """A decoder whose KV cache is written to where it lies."""
 

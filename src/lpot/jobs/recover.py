@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from lpot.backends import detect, get_backend, named_in
-from lpot.core.backend import Backend
-from lpot.core.errors import HistoryError, UnsupportedModel
+from lpot.backends import detect, get_backend, get_runtime, missing_packages, named_in
+from lpot.core.backend import Backend, Converting, Opening
+from lpot.core.batch import Inputs
+from lpot.core.errors import ConfigError, HistoryError, LpotError, UnsupportedModel
 from lpot.core.files.card import read_card, recipe_of
 from lpot.core.files.history import NAME, History
 from lpot.core.files.store import load_observations, observations_path
@@ -52,6 +54,49 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
     built = backend.build(source, trial.recipe, observations)
     built.met = trial.met
     return built
+
+
+# What a tuned model is written as: ending → who reads it.
+FORMATS = {
+    ".onnx": "ONNX Runtime, OpenVINO and others",
+    ".xml": "OpenVINO",
+    ".pt2": "PyTorch",
+}
+
+
+def check_format(target: Path, framework: str = "") -> None:
+    """Refuse an ending that none of lpot's files, or none of a framework's, has."""
+    own = framework in ("pytorch", "")
+    fitting = {end: who for end, who in FORMATS.items() if own or end != ".pt2"}
+    if target.suffix.lower() not in fitting:
+        known = ", ".join(f"{end} ({who})" for end, who in fitting.items())
+        whose = f"a {framework} model" if framework else "a tuned model"
+        raise ConfigError(f"given {target.name!r}: {whose} can be written as {known}", "OUT")
+
+
+def export(model: Model, target: Path, inputs: Inputs | None = None) -> Path:
+    """The model in the format that the ending names, opened once by who is to read it."""
+    check_format(target, model.framework)
+    if target.suffix.lower() == ".xml":
+        runtime = get_runtime("openvino")
+        assert isinstance(runtime, Converting)
+        with TemporaryDirectory(prefix="lpot-export-") as folder:
+            runtime.convert(model.export_onnx(Path(folder) / "model.onnx", inputs), target)
+        return target
+    path = model.export_onnx(target, inputs)
+    if target.suffix.lower() == ".pt2":  # PyTorch opens what it writes by itself
+        return path
+    if missing_packages("onnx"):
+        logger.warning("%s was not opened: ONNX Runtime is not installed here", path)
+        return path
+    reader = get_backend("onnx")
+    assert isinstance(reader, Opening)
+    try:
+        reader.open_file(path)
+    except LpotError as error:
+        path.unlink(missing_ok=True)
+        raise UnsupportedModel(f"what was written could not be opened again: {error}") from error
+    return path
 
 
 def exportable(run: str | Path, source: Any = None) -> Model:

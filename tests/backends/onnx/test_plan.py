@@ -12,7 +12,9 @@ import onnxruntime as ort
 
 from backends.onnx.nets import Net, cnn, images, mlp, tokens
 from lpot.backends.onnx import OnnxBackend
+from lpot.backends.onnx.abilities import Kernels
 from lpot.backends.onnx.model import OnnxModel
+from lpot.backends.onnx.save import plain
 from lpot.core.recipe import OpKey, Recipe
 from lpot.core.space import TuningSpace, restrict
 
@@ -20,8 +22,9 @@ from lpot.core.space import TuningSpace, restrict
 class Bench:
     """A loaded net, its space, and builds of it."""
 
-    def __init__(self, model: onnx.ModelProto, batches: list) -> None:
+    def __init__(self, model: onnx.ModelProto, batches: list, kernels: Kernels | None = None):
         self.backend = OnnxBackend()
+        self.backend.kernels = kernels or self.backend.kernels
         self.model: OnnxModel = self.backend.load(model)
         self.space: TuningSpace = restrict(self.backend.inspect(self.model), ())
         self.seen = self.backend.observe(self.model, batches, (0,))[0]
@@ -153,3 +156,46 @@ def test_unknown_ops_in_a_recipe_are_refused(bench: Bench) -> None:
             {OpKey("nobody", "Conv"): bench.space.default().ops[bench.key("last")]}
         )
     assert Recipe({}).precisions() == {}
+
+
+def silus() -> onnx.ModelProto:
+    net = Net()
+    x, shapes = "x", {"stem": (8, 3, 3, 3), "deep": (8, 1, 3, 3), "last": (8, 8, 1, 1)}
+    for name, shape in shapes.items():
+        x = net.conv(x, name, shape, group=8 if name == "deep" else 1)
+        x = net.add("Mul", [net.add("Sigmoid", [x], f"{name}.gate"), x], f"{name}.silu")
+    net.add("GlobalAveragePool", [x], "mean")
+    return net.make({"x": ["n", 3, 16, 16]}, ["mean"])
+
+
+def test_a_silu_behind_int8_is_one_op() -> None:
+    bench = Bench(silus(), images())
+    built = bench.build()
+    (exact,), (low,) = (bench.backend.run(one, images()[0]) for one in (bench.model, built))
+    assert np.abs(exact - low).max() < 0.03 * np.abs(exact).max()
+    assert kinds(built).count("QuickGelu") == 3 and "Sigmoid" not in kinds(built)
+    spelled = plain(built.graph)
+    assert not any(node.domain for node in spelled.nodes)
+    (same,) = bench.backend.run(OnnxModel(bench.backend, spelled), images()[0])
+    assert np.abs(same - low).max() < 0.03 * np.abs(exact).max()
+    # One between floats is the runtime's affair.
+    assert "QuickGelu" not in kinds(bench.build("stem", "deep", "last"))
+    parted = bench.build("stem.gate")
+    assert kinds(parted).count("QuickGelu") == 3
+    assert parted.precisions[bench.key("stem.silu")] == "fp32"
+
+
+def test_an_activation_that_the_product_s_kernel_does_is_not_rounded_before() -> None:
+    data = images()
+    plain = Bench(silus(), data).build()
+    fused = Bench(silus(), data, Kernels(("Conv", "MatMul", "Gemm"), ("Sigmoid",), silu=""))
+    built = fused.build()
+    assert reads(plain, "deep.silu") == ["deep/dequantized"]
+    assert reads(built, "deep.gate") == ["deep"] and "deep/quantized" not in str(built.graph.nodes)
+    assert reads(built, "last")[0] == "deep.silu/dequantized"
+    assert built.precisions[fused.key("deep.silu")] == built.precisions[fused.key("deep")] == "int8"
+    assert reads(built, "mean") == ["last.silu"], "Conv gives floats to whom they suffice"
+    # Those of a convolution that stays float stay, too; so does one of which a part is kept back.
+    assert fused.build("last").precisions[fused.key("last.silu")] == "fp32"
+    parted = fused.build("stem.gate").precisions
+    assert parted[fused.key("stem")] == "int8" and parted[fused.key("stem.silu")] == "fp32"

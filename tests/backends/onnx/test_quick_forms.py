@@ -14,10 +14,12 @@ from backends.onnx.nets import Net
 from lpot.backends.onnx import OnnxBackend
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.passes.merge_reshapes import merge_reshapes
+from lpot.backends.onnx.passes.move_guards import move_guards
 from lpot.backends.onnx.passes.pool_means import pool_means
 from lpot.backends.onnx.passes.spread_layernorm import spread_layernorm
 from lpot.backends.onnx.run import session
 from lpot.core.space import restrict
+from onnx_models import Net as Writer
 
 
 def kinds(graph: object) -> Counter:
@@ -143,3 +145,58 @@ def test_a_reshape_that_others_read_stays() -> None:
     net.add("Reshape", ["a", "deep"], "b")
     graph, _ = load_graph(net.make({"x": [4, 3, 2]}, ["a", "b"]))
     assert merge_reshapes(graph) is graph
+
+
+ROWS = (2, 2, 5, 4)
+FORBIDDEN = -np.inf
+
+
+def attention(mask: np.ndarray | None, given: bool, read_twice: bool = False) -> onnx.ModelProto:
+    """As exporters write it: rows of NaN, which have no key at all, become zeros."""
+    net = Writer()
+    q, k, v = (net.input(name, ROWS) for name in "qkv")
+    scores = net.op("MatMul", [q, net.op("Transpose", [k], perm=[0, 1, 3, 2])])
+    if given:
+        scores = net.op("Add", [scores, net.input("mask", [2, 1, 5, 5])])
+    elif mask is not None:
+        parts = [np.isfinite(mask), np.float32(0), np.float32(FORBIDDEN)]
+        names = [net.const(f"mask{index}", np.asarray(part)) for index, part in enumerate(parts)]
+        scores = net.op("Add", [scores, net.op("Where", names)])
+    soft = net.op("Softmax", [scores], axis=-1)
+    zero = net.const("zero", np.float32(0))
+    sure = net.op("Where", [net.op("IsNaN", [soft]), zero, soft])
+    outputs = [net.op("MatMul", [sure, v], "y")]
+    return net.model(*outputs, *([net.op("Abs", [soft], "seen")] if read_twice else []))
+
+
+def masks() -> dict[str, np.ndarray]:
+    triangle = np.where(np.tri(5) > 0, 0.0, FORBIDDEN).astype(np.float32)
+    empty = triangle.copy()
+    empty[2] = FORBIDDEN
+    wide = {"open": np.zeros((5, 5), np.float32), "triangle": triangle, "empty": empty}
+    return {name: np.broadcast_to(mask, (2, 1, 5, 5)).copy() for name, mask in wide.items()}
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("word", ["none", *masks()])
+def test_guards_leave_the_probabilities(word: str, given: bool) -> None:
+    if word == "none" and given:
+        return
+    mask = masks().get(word)
+    graph = load_graph(attention(mask, given))[0]
+    moved = move_guards(graph)
+    random = np.random.default_rng(0)
+    feeds = {name: random.standard_normal(ROWS).astype(np.float32) for name in "qkv"}
+    feeds |= {"mask": mask} if given and mask is not None else {}
+    (truth,), (found,) = (session(one).run(None, feeds) for one in (graph, moved))
+    np.testing.assert_allclose(found, truth, rtol=1e-6, atol=1e-7)
+    assert np.isfinite(found).all()
+    tested = [node.input[0] for node in moved.nodes if node.op_type == "IsNaN"]
+    behind = {name for node in moved.nodes if node.op_type == "MatMul" for name in node.output}
+    assert len(tested) == (given or word == "empty") and behind.issuperset(tested)
+    assert ("Add" in {node.op_type for node in moved.nodes}) == (given or word[0] in "te")
+
+
+def test_a_guard_that_others_read_stays() -> None:
+    graph = load_graph(attention(None, False, read_twice=True))[0]
+    assert move_guards(graph) is graph

@@ -19,7 +19,7 @@ from lpot.core.space import restrict
 from lpot.demo import demo_data, demo_model_path
 from lpot.jobs.benchmark.contestant import Contestant, Loaded, _profile
 from lpot.jobs.benchmark.profile import profile
-from lpot.jobs.benchmark.runtimes import runtimes
+from lpot.jobs.benchmark.runtimes import precisions, runtimes
 
 QUICK = Settings(warmup=1, rounds=8, iteration=16)
 
@@ -106,11 +106,14 @@ def test_runtimes_of_an_onnx_model(digits: tuple[Any, Any]) -> None:
     pytest.importorskip("openvino")
     choice = runtimes(digits[1], settings=QUICK)
     labels = [model.label for model in choice.result.models]
-    assert labels == ["ONNX Runtime", "OpenVINO"] and choice.result.ok
+    words = precisions("openvino")
+    assert labels == ["ONNX Runtime", *(f"OpenVINO {word}" for word in words)] and choice.result.ok
     assert choice.result.models[1].versions["openvino"]
+    told = any("INFERENCE_PRECISION_HINT" in note for note in choice.result.notes)
+    assert told == (len(words) == 2)
     assert choice.fastest in labels and choice.runner_up in labels
     assert choice.fastest in choice.sentence
-    assert not any("differ from those" in note for note in choice.result.notes)
+    assert not any("OpenVINO f32 differ" in note for note in choice.result.notes)
     json.dumps(choice.to_json())
 
 

@@ -56,6 +56,7 @@ class OnnxBackend(Backend[OnnxModel]):
     name = "onnx"
     stores_halves = "makes nothing faster"
     best_name = "best_model.onnx"
+    kernels = abilities.Kernels()
     repairs = Repairs(bias_correction=True, weight_correction=True)  # those that a user may ask for
 
     def for_approach(self, approach: Approach, settings: Mapping[str, Any]) -> Backend[Any]:
@@ -128,7 +129,7 @@ class OnnxBackend(Backend[OnnxModel]):
             return OnnxModel(self, model.graph, model.prepared, recipe, source=model.source)
         _check_names(model, recipe)
         source, repaired = self._repaired(model, recipe, observations)
-        drawn = plan(source, recipe, minmax=repaired)
+        drawn = plan(source, recipe, repaired, self.kernels)
         if drawn.tensors and observations is None:
             raise CalibrationError(
                 "static quantization needs calibration data; dynamic quantization does not"
@@ -157,7 +158,7 @@ class OnnxBackend(Backend[OnnxModel]):
     def outcome(self, model: OnnxModel, recipe: Recipe) -> Recipe:
         dropped = []
         for part in parts(model):
-            drawn = plan(part.prepared, recipe)
+            drawn = plan(part.prepared, recipe, kernels=self.kernels)
             here = {node.name for node in part.prepared.nodes}
             low = (key for key in recipe.low_ops if key.name in here)
             dropped += [key for key in low if drawn.precision(key) == "fp32"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -32,6 +33,17 @@ MOVING = (
 # Ops swallowed by the quantization that follows them.
 CLAMPING = ("Relu", "Clip")
 FOLLOWERS = (*ARITHMETIC, *MOVING, *CLAMPING)
+
+
+@dataclass(frozen=True)
+class Kernels:
+    """What a runtime's INT8 products do besides multiplying; ONNX Runtime's by default."""
+
+    float_output: tuple[str, ...] = ("MatMul", "Gemm")  # kinds that need no quantized output
+    # Kinds that are computed on the sums before these are rounded, SiLU's two ops among them.
+    activations: tuple[str, ...] = ()
+    silu: str = "QuickGelu"  # its op for a SiLU in floats, quicker than Sigmoid and Mul in INT8
+
 
 NEVER = {
     "Softmax": "INT8 Softmax runs at a fifth of FP32's speed",

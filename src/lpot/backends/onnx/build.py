@@ -14,7 +14,7 @@ from lpot.backends.onnx.by_token import BY_TOKEN, in_one_range
 from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.passes.correct_bias import Means, bias_shift
 from lpot.backends.onnx.plan import Plan, output_of
-from lpot.backends.onnx.recurrent import WEIGHTS, lstm_node, lstm_weight
+from lpot.backends.onnx.recurrent import DOMAIN, WEIGHTS, lstm_node, lstm_weight
 from lpot.core.errors import CalibrationError
 from lpot.core.numerics.histogram import TensorStats
 from lpot.core.numerics.rounding import SCALE_FLOOR, QuantParams, affine, quantize_weight
@@ -63,6 +63,7 @@ class _Emitter:
         self.weights: dict[str, np.ndarray] = dict(graph.weights)
         self.params: dict[str, QuantParams] = {}
         self.low_made = self._tensors_made_low()
+        self.inside = {inner for inner, _ in plan.silus.values()}
         self.shared: dict[str, tuple[str, str, str]] = {}  # tensor → dynamic quantization of it
         self.ranged: dict[str, tuple[str, str]] = {}  # tensor → its rows in one range, their scales
 
@@ -72,6 +73,10 @@ class _Emitter:
         for node in self.graph.nodes:
             if node.name in self.plan.dynamic:
                 self._emit_dynamic(node, self.plan.dynamic[node.name])
+            elif node.name in self.plan.silus:
+                self._emit_silu(node)
+            elif node.name in self.inside:
+                continue
             elif node.name in self.plan.low and node.name not in self.plan.clamps:
                 self._emit_low(node, self.plan.low[node.name])
             else:
@@ -154,6 +159,13 @@ class _Emitter:
         if config.weight is not None:
             inputs[1:] = self._emit_weight(node, config)
         self._append(node, inputs, [self._raw(name) for name in node.output])
+
+    def _emit_silu(self, node: NodeProto) -> None:
+        """As one op on floats."""
+        source = self._reader(self.plan.silus[node.name][1], node.name in self.plan.low)
+        attributes = {"name": node.name, "domain": DOMAIN, "alpha": 1.0}
+        output = self._raw(node.output[0])
+        self.nodes.append(helper.make_node("QuickGelu", [source], [output], **attributes))
 
     def _emit_weight(self, node: NodeProto, config: OpConfig) -> list[str]:
         """DequantizeLinear on the weight, and on the bias in int32; the names they go by."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from lpot.backends.onnx.abilities import COMPUTE
+from lpot.backends.onnx.abilities import COMPUTE, Kernels
 from lpot.backends.onnx.build import build_graph, weight_axis
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import OnnxModel
-from lpot.backends.onnx.plan import FLOAT_OUTPUT, plan
+from lpot.backends.onnx.plan import plan
 from lpot.backends.onnx.run import run_session, session
 from lpot.core.backend import Observations
 from lpot.core.measure import latency
@@ -120,7 +120,7 @@ class _Lone:
             parts = ["b", "b/scale", "b/zero"]
             nodes.append(helper.make_node("DequantizeLinear", parts, ["b/float"], axis=0))
             inputs.append("b/float")
-        if self.node.op_type in FLOAT_OUTPUT:
+        if self.node.op_type in Kernels().float_output:
             nodes.append(self._op(inputs))
             return self._alone(nodes, weights, TensorProto.UINT8, TensorProto.FLOAT)
         nodes.append(self._op(inputs, "y/float"))

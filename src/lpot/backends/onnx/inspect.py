@@ -14,6 +14,7 @@ from lpot.backends.onnx.abilities import (
     NEVER,
     RECURRENT,
     TABLES,
+    Kernels,
     bits_for,
     dynamic_choices,
     follower_choices,
@@ -59,7 +60,7 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
         else:
             info = _info(graph, node, key, approach, bits(node.op_type))
             ops[key] = replace(info, aliases=_aliases(given))
-    for key in _never_low(graph, ops):
+    for key in _never_low(graph, ops, model.backend.kernels):
         ops[key] = OpInfo(key, reason=LONELY, aliases=ops[key].aliases)
     for body in model.bodies:
         for key, info in inspect(body.model, approach, target).ops.items():
@@ -76,10 +77,10 @@ def inspect(model: OnnxModel, approach: Approach, target: Target) -> Capability:
     return Capability(ops, tuple(notes))
 
 
-def _never_low(graph: Graph, ops: Mapping[OpKey, OpInfo]) -> list[OpKey]:
+def _never_low(graph: Graph, ops: Mapping[OpKey, OpInfo], kernels: Kernels) -> list[OpKey]:
     """Ops that drop out of the plan even with all others in INT8: no recipe has them low."""
     able = {key: info.choices[0] for key, info in ops.items() if info.can_be_low}
-    drawn = plan(graph, Recipe(able))
+    drawn = plan(graph, Recipe(able), kernels=kernels)
     return [key for key in able if drawn.precision(key) == "fp32"]
 
 

@@ -33,6 +33,12 @@ CONVERTED = 13
 _DAMAGE = (ValueError, TypeError, KeyError, OverflowError)
 # What stands behind the first four bytes of a file of ONNX Runtime's own format.
 _ORT_FORMAT = b"ORTM"
+# Compiled for one runtime, or for one machine: what they were made from is what can be tuned.
+_CONVERTED = {
+    ".xml": "an OpenVINO IR",
+    ".engine": "a TensorRT engine",
+    ".trt": "a TensorRT engine",
+}
 _FOREIGN = (
     (
         b"PK\x03\x04",
@@ -72,6 +78,11 @@ def _read(path: Path) -> ModelProto:
         raise UnsupportedModel(f"{path}: no such file{hint}")
     if not path.is_file():
         raise UnsupportedModel(f"{path}: not a regular file; give the .onnx file itself")
+    if path.suffix.lower() in _CONVERTED:
+        raise UnsupportedModel(
+            f"{path}: {_CONVERTED[path.suffix.lower()]}, which one runtime alone reads: give the "
+            ".onnx file, or the PyTorch or TensorFlow model, that it was made from"
+        )
     if path.stat().st_size == 0:
         raise UnsupportedModel(f"{path}: the file is empty (an interrupted download or export?)")
     with path.open("rb") as stream:

@@ -115,9 +115,9 @@ class OnnxModel(Model):
 
     def export_onnx(self, path: str | Path, inputs: Inputs | None = None) -> Path:
         """The model as a file for any runtime that reads ONNX; `inputs` are not needed."""
-        from lpot.backends.onnx.save import write
+        from lpot.backends.onnx.save import plain, write
 
-        return write(self.graph, Path(path))
+        return write(plain(self.graph), Path(path))
 
     def fingerprint(self) -> str:
         return self.graph.fingerprint()

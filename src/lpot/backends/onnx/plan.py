@@ -7,15 +7,22 @@ has no way to give floats. Ops that pay only between INT8 neighbours drop out wh
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from onnx import NodeProto
 
-from lpot.backends.onnx.abilities import CLAMPING, COMPUTE, FOLLOWERS, MOVING, RECURRENT, TABLES
+from lpot.backends.onnx.abilities import (
+    CLAMPING,
+    COMPUTE,
+    FOLLOWERS,
+    MOVING,
+    RECURRENT,
+    TABLES,
+    Kernels,
+)
 from lpot.backends.onnx.graph import DERIVED, Graph, attribute
 from lpot.core.recipe import OpConfig, OpKey, Recipe, TensorConfig
 
-FLOAT_OUTPUT = ("MatMul", "Gemm")  # their kernels can give floats: no quantized output needed
 SAME_SCALE = MOVING
 FOLLOW = OpConfig(TensorConfig("uint8", "asym", "per_tensor", "minmax", 8))
 
@@ -26,9 +33,11 @@ class Plan:
 
     low: Mapping[str, OpConfig]
     dynamic: Mapping[str, OpConfig]
-    clamps: Mapping[str, str]  # clamp node swallowed by quantization → the node before it
+    clamps: Mapping[str, str]  # node that the op before it does, by rounding or on its sums → that
     tensors: Mapping[str, str]
     roots: Mapping[str, str]  # tensor → the tensor whose scale it shares
+    # Mul → its Sigmoid, done as one op on floats between INT8, and what they read
+    silus: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     def precision(self, key: OpKey) -> str:
         if key.name in self.low or key.name in self.dynamic or key.name in self.clamps:
@@ -36,7 +45,12 @@ class Plan:
         return "fp32"
 
 
-def plan(graph: Graph, recipe: Recipe, minmax: Collection[str] = ()) -> Plan:
+def plan(
+    graph: Graph,
+    recipe: Recipe,
+    minmax: Collection[str] = (),
+    kernels: Kernels = Kernels(),  # noqa: B008 - a frozen value
+) -> Plan:
     """What the recipe comes to. Of the tensors in `minmax` nothing but the extremes are known."""
     here = {node.name for node in graph.nodes}  # a recipe speaks of the branches of Ifs, too
     configs = {
@@ -47,16 +61,19 @@ def plan(graph: Graph, recipe: Recipe, minmax: Collection[str] = ()) -> Plan:
     dynamic = {name: config for name, config in configs.items() if config.mode == "dynamic"}
     low = {name: config for name, config in configs.items() if config.mode == "static"}
     low |= {node.name: FOLLOW for node in graph.nodes if _is_derived_follower(node)}
-    clamps = _clamps(graph, low)
+    clamps = _clamps(graph, low) | _activations(graph, low, kernels)
     _drop_lonely(graph, low, clamps)
     roots = _roots(graph, low)
-    tensors = _tensors(graph, low, clamps, roots)
+    silus = _silus(graph, low) if kernels.silu else {}
+    tensors = _tensors(graph, low, clamps, roots, silus, kernels)
     if moved := _moved_into_subgraphs(graph, low, tensors):
         low |= moved
         roots = _roots(graph, low)
-        tensors = _tensors(graph, low, clamps, roots)
+        tensors = _tensors(graph, low, clamps, roots, silus, kernels)
     tensors |= {name: "minmax" for name in minmax if name in tensors}
-    return Plan(low, dynamic, clamps, tensors, roots)
+    # The runtime finds the two ops among floats by itself, and not behind a DequantizeLinear.
+    silus = {name: pair for name, pair in silus.items() if pair[1] in tensors}
+    return Plan(low, dynamic, clamps, tensors, roots, silus)
 
 
 def _moved_into_subgraphs(
@@ -116,6 +133,42 @@ def _clamps(graph: Graph, low: dict[str, OpConfig]) -> dict[str, str]:
     return found
 
 
+def _activations(graph: Graph, low: Mapping[str, OpConfig], kernels: Kernels) -> dict[str, str]:
+    """Activations, and the two ops of a SiLU, that the kernel of the product before them does."""
+    found: dict[str, str] = {}
+    for node in graph.nodes if kernels.activations else ():
+        if node.op_type not in COMPUTE or node.name not in low or node.output[0] in graph.outputs:
+            continue
+        users = graph.consumers.get(node.output[0], [])
+        if not all(user.name in low for user in users):
+            continue
+        if len(users) == 2 and (pair := _silu(graph, users[-1])) and pair is users[0]:
+            found |= {pair.name: node.name, users[-1].name: node.name}
+        elif len(users) == 1 and users[0].op_type in kernels.activations:
+            found[users[0].name] = node.name
+    return found
+
+
+def _silu(graph: Graph, node: NodeProto) -> NodeProto | None:
+    """The Sigmoid of a product with what it reads, if nobody else reads that."""
+    for name in node.input if node.op_type == "Mul" else ():
+        inner = graph.producers.get(name)
+        if inner is not None and inner.op_type == "Sigmoid" and name not in graph.outputs:
+            same = set(node.input) == {name, inner.input[0]}
+            if same and len(graph.consumers[name]) == 1:
+                return inner
+    return None
+
+
+def _silus(graph: Graph, low: Mapping[str, OpConfig]) -> dict[str, tuple[str, str]]:
+    """Both ops of each in INT8, or neither."""
+    return {
+        node.name: (inner.name, inner.input[0])
+        for node in graph.nodes
+        if (inner := _silu(graph, node)) and (node.name in low) == (inner.name in low)
+    }
+
+
 def _drop_lonely(graph: Graph, low: dict[str, OpConfig], clamps: dict[str, str]) -> None:
     """Take out, until nothing changes, the followers that lack an INT8 neighbour on either side."""
     nodes = {node.name: node for node in graph.nodes}
@@ -124,7 +177,9 @@ def _drop_lonely(graph: Graph, low: dict[str, OpConfig], clamps: dict[str, str])
         for name in low
         if nodes[name].op_type not in COMPUTE or is_depthwise(graph, nodes[name])
     )
-    swallowed = {base: clamp for clamp, base in clamps.items()}
+    swallowed: dict[str, list[str]] = {}
+    for clamp, base in clamps.items():
+        swallowed.setdefault(base, []).append(clamp)
     waiting = list(reversed(needy))
     while waiting:
         name = waiting.pop()
@@ -132,11 +187,12 @@ def _drop_lonely(graph: Graph, low: dict[str, OpConfig], clamps: dict[str, str])
             continue
         del low[name]
         gone = [nodes[name]]
-        if clamp := swallowed.pop(name, ""):
+        for clamp in swallowed.pop(name, ()):
             del clamps[clamp]
             low.pop(clamp, None)
             gone.append(nodes[clamp])
-        others = (other.name for node in gone for other in _around(graph, node))
+        others = [other.name for node in gone for other in _around(graph, node)]
+        others += [clamps[other] for other in others if other in clamps]
         waiting += (name for name in others if name in needy)
 
 
@@ -181,8 +237,8 @@ def output_of(graph: Graph, node: NodeProto, clamps: Mapping[str, str]) -> str:
     """The tensor an op hands on, behind the clamp it swallowed."""
     name = str(node.output[0])
     users = graph.consumers.get(name, ())
-    if len(users) == 1 and clamps.get(users[0].name) == node.name:
-        return str(users[0].output[0])
+    if users and all(clamps.get(user.name) == node.name for user in users):
+        return str(users[-1].output[0])  # of a SiLU's two ops the second
     return name
 
 
@@ -196,19 +252,27 @@ def _roots(graph: Graph, low: Mapping[str, OpConfig]) -> dict[str, str]:
 
 
 def _tensors(
-    graph: Graph, low: Mapping[str, OpConfig], clamps: Mapping[str, str], roots: Mapping[str, str]
+    graph: Graph,
+    low: Mapping[str, OpConfig],
+    clamps: Mapping[str, str],
+    roots: Mapping[str, str],
+    silus: Mapping[str, tuple[str, str]],
+    kernels: Kernels,
 ) -> dict[str, str]:
     """Every tensor to quantize, with the algorithm of the first INT8 op that reads it."""
     found: dict[str, str] = {}
+    inner = {name for name, _ in silus.values()}
     for node in graph.nodes:
         config = low.get(node.name)
-        if config is None or node.name in clamps:
+        if config is None or node.name in clamps or node.name in silus:
             continue
         for name in active_inputs(graph, node):
             found.setdefault(name, config.activation.algorithm or "minmax")
     for node in graph.nodes:
         config = low.get(node.name)
-        if config is None or node.name in clamps or node.op_type in FLOAT_OUTPUT:
+        if config is None or node.name in clamps or node.name in inner:
+            continue
+        if node.op_type in kernels.float_output:
             continue
         found.setdefault(output_of(graph, node, clamps), config.activation.algorithm or "minmax")
     for name, root in roots.items():

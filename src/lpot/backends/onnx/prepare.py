@@ -20,6 +20,7 @@ from lpot.backends.onnx.passes.fold_batchnorm import fold_batchnorm
 from lpot.backends.onnx.passes.fold_constants import fold_constants
 from lpot.backends.onnx.passes.fuse_matmul_bias import fuse_matmul_bias
 from lpot.backends.onnx.passes.merge_reshapes import merge_reshapes
+from lpot.backends.onnx.passes.move_guards import move_guards
 from lpot.backends.onnx.passes.normalize_gemm import normalize_gemm
 from lpot.backends.onnx.passes.pool_means import pool_means
 from lpot.backends.onnx.passes.raise_opset import raise_opset
@@ -43,6 +44,7 @@ PASSES: tuple[Pass, ...] = (
     split_fused,
     widen_halves,
     fold_constants,
+    move_guards,
     write_as_matmul,
     fold_batchnorm,
     reorder_gelu,

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx
+from onnx import NodeProto, helper
 
-from lpot.backends.onnx.graph import Graph
+from lpot.backends.onnx.graph import Graph, attribute
 from lpot.backends.onnx.load import load_graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
+from lpot.backends.onnx.recurrent import DOMAIN
 from lpot.backends.onnx.run import run_session
 from lpot.core.cpu import overflow_of
 from lpot.core.errors import SaveError, WorkspaceError
@@ -42,6 +44,20 @@ def save(model: OnnxModel, path: Path) -> Path:
             f"{path}: can't write the model ({error.strerror or error})"
         ) from error
     return path
+
+
+def plain(graph: Graph) -> Graph:
+    """With a SiLU in ONNX's own two ops, as other runtimes know it."""
+    nodes: list[NodeProto] = []
+    for node in graph.nodes:
+        if node.op_type != "QuickGelu" or node.domain != DOMAIN or attribute(node, "alpha") != 1.0:
+            nodes.append(node)
+            continue
+        (source,), (output,) = node.input, node.output
+        inner = graph.fresh(f"{output}/sigmoid")
+        nodes.append(helper.make_node("Sigmoid", [source], [inner], name=inner))
+        nodes.append(helper.make_node("Mul", [source, inner], [output], name=node.name))
+    return graph if len(nodes) == len(graph.nodes) else graph.replaced(nodes, graph.weights)
 
 
 def write(graph: Graph, path: Path, home: Path | None = None, limit: int | None = None) -> Path:

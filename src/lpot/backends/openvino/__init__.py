@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from lpot.backends.onnx import OnnxBackend
-from lpot.backends.onnx.abilities import worst_case
+from lpot.backends.onnx.abilities import Kernels, worst_case
 from lpot.backends.onnx.graph import Graph
 from lpot.backends.onnx.model import EMBED_LIMIT, OnnxModel
 from lpot.backends.onnx.save import write
 from lpot.backends.openvino.profile import gains, profile
-from lpot.backends.openvino.session import Floats, Session, has_bf16, versions
+from lpot.backends.openvino.session import Floats, Session, has_bf16, versions, write_ir
 from lpot.core.backend import Approach, Backend, Observations, Target
 from lpot.core.batch import Inputs
 from lpot.core.errors import ConfigError
@@ -37,6 +37,7 @@ class OpenvinoBackend(OnnxBackend):
     name = "openvino"
     over = "onnx"
     stores_halves = ""
+    kernels = Kernels(("MatMul", "Gemm", "Conv"), ("Sigmoid", "LeakyRelu"), silu="")
 
     def __init__(self) -> None:
         self.floats = ("bf16",) if has_bf16() else ()
@@ -65,6 +66,10 @@ class OpenvinoBackend(OnnxBackend):
 
     def open_file(self, path: Path, recipe: Recipe | None = None) -> Session:
         return Session(os.fspath(path), FLOATS["" if recipe is None else recipe.repairs.floats])
+
+    def convert(self, source: Path, target: Path) -> None:
+        """An ONNX file as IR: the target, and its weights in a .bin beside it."""
+        write_ir(source, target)
 
     def inspect(
         self, model: OnnxModel, approach: Approach = "static", target: Target = "this"

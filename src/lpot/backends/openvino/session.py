@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -105,6 +106,16 @@ def open_onnx(path: str, floats: Floats = "f32") -> tuple[Runner, tuple[InputSpe
     """For a benchmark's child: what runs, and its inputs."""
     runner = Runner(path, floats)
     return runner, runner.inputs
+
+
+def write_ir(source: Path, target: Path) -> None:
+    """Both files take effect together, or neither does; the weights keep their precision."""
+    with TemporaryDirectory(prefix=".lpot-", dir=target.parent) as folder:
+        draft = Path(folder) / target.name
+        openvino().save_model(_core().read_model(str(source)), draft, compress_to_fp16=False)
+        Session(str(draft))
+        draft.with_suffix(".bin").replace(target.with_suffix(".bin"))
+        draft.replace(target)
 
 
 def openvino() -> Any:

@@ -14,11 +14,13 @@ import numpy as np
 
 from lpot.backends import detect
 from lpot.core.batch import Inputs
+from lpot.core.cpu import this_cpu
 from lpot.core.errors import HistoryError, LpotError, UnsupportedModel
 from lpot.core.feed import settle, synthetic
 from lpot.core.files.history import History
 from lpot.core.files.untrusted import read_json
 from lpot.core.files.workspace import Workspace
+from lpot.core.framework import RUNTIMES
 from lpot.core.measure import Comparison, compare
 from lpot.core.model import Model
 from lpot.core.numerics.rounding import sqnr
@@ -30,9 +32,9 @@ from lpot.jobs.benchmark.feed import Feed
 from lpot.jobs.benchmark.team import Team
 from lpot.jobs.recover import recover
 
-ONNXRUNTIME = "ONNX Runtime"
-# The others: name → the package it needs, and what opens an ONNX file with it.
-OTHERS = {"OpenVINO": ("openvino", "lpot.backends.openvino.session:open_onnx")}
+# Besides ONNX Runtime: its title, the package it needs, and what opens an ONNX file with it.
+OTHERS = {"openvino": ("OpenVINO", "openvino", "lpot.backends.openvino.session:open_onnx")}
+BF16 = ("avx512_bf16", "amx_bf16", "bf16")
 ALIKE = 20.0  # dB between the outputs of two runtimes; below it they don't run the same model
 
 
@@ -70,6 +72,28 @@ class Choice:
         }
 
 
+def title(runtime: str) -> str:
+    if runtime == "onnxruntime":
+        return "ONNX Runtime"
+    return OTHERS[runtime][0] if runtime in OTHERS else runtime
+
+
+def precisions(runtime: str) -> tuple[str, ...]:
+    """In which it can compute what is not INT8 on this CPU; the word is empty for the only one."""
+    if runtime != "openvino":
+        return ("",)
+    return ("f32", "bf16") if this_cpu().has(*BF16) else ("f32",)
+
+
+def entrant(runtime: str, path: Path, label: str, floats: str = "") -> Contestant:
+    """An ONNX file in a runtime."""
+    if runtime not in OTHERS:
+        own = {"onnxruntime": "onnx"}.get(runtime, runtime)
+        return Contestant(str(path), label=label, framework=own)
+    given = {"path": str(path)} | ({"floats": floats} if floats else {})
+    return Contestant(OTHERS[runtime][2], "callable", label, arguments=given)
+
+
 def runtimes(
     model: Model,
     inputs: Inputs | None = None,
@@ -89,17 +113,27 @@ def runtimes(
     with tempfile.TemporaryDirectory(prefix="lpot-runtimes-") as folder:
         path = _write(model, Path(folder) / "model.onnx", feed)
         entered: list[Source] = []
-        home = detect(path)
-        if model.framework != home:
-            entered.append(replace(saved(model, Path(folder) / "own"), label=model.framework))
-        entered.append(Contestant(str(path), label=ONNXRUNTIME, framework=home))
+        own, label = Path(folder) / "own", title("onnxruntime")
+        if model.framework == detect(path):  # with what only ONNX Runtime reads, if that is faster
+            entered.append(replace(saved(model, own), label=label))
+        else:
+            if model.framework not in RUNTIMES:
+                entered.append(replace(saved(model, own), label=model.framework))
+            entered.append(entrant("onnxruntime", path, label))
         notes = []
-        for name, (package, factory) in OTHERS.items():
+        for name, (_, package, _) in OTHERS.items():
             if importlib.util.find_spec(package) is None:
-                notes.append(f"{name} is not installed: pip install {package}")
-            else:
-                opened = {"path": str(path)}
-                entered.append(Contestant(factory, "callable", name, arguments=opened))
+                notes.append(f"{title(name)} is not installed: pip install {package}")
+                continue
+            for word in precisions(name):
+                label = f"{title(name)} {word}".strip()
+                entered.append(entrant(name, path, label, word))
+            if "bf16" in precisions(name):
+                notes.append(
+                    f"{title(name)} computes what is not INT8 in f32 or bf16; by itself it takes "
+                    "bf16 on this CPU, which is faster and less exact: INFERENCE_PRECISION_HINT "
+                    "chooses"
+                )
         model.close()
         result = benchmark(
             entered,

@@ -22,9 +22,16 @@ from lpot.jobs.tune.job import Job
 logger = logging.getLogger(__name__)
 
 SETTINGS = Settings(seconds=1.5)
+LEAST = 0.4  # seconds of a model, where the search took hardly any
 PROFILE_SECONDS = 3.0  # for the times of single ops, at most
 RIVALS = True  # are other runtimes timed, too?
 PHASE = "measuring FP32 against the best"
+
+
+def settings_after(result: Result) -> Settings:
+    """Shorter after a quick search: the proof is not to cost more than what it proves."""
+    searched = sum(trial.seconds for trial in result.trials)
+    return replace(SETTINGS, seconds=min(SETTINGS.seconds, max(LEAST, searched / 4)))
 
 
 def with_speed(job: Job, result: Result) -> Result:
@@ -80,9 +87,9 @@ def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
         measured = benchmark(
             contestants,
             feeds=feeds,
-            settings=SETTINGS,
+            settings=settings_after(result),
             progress=lambda done, total: job.listener.step(done),
-            profile_seconds=PROFILE_SECONDS,
+            profile_seconds=min(PROFILE_SECONDS, 2 * settings_after(result).seconds),
         )
     for text in told(job, others, measured):
         job.add_note(text)

@@ -19,14 +19,13 @@ from lpot.core.cpu import probe
 from lpot.core.errors import LpotError
 from lpot.core.files.timetable import keep, recall
 from lpot.core.files.workspace import default_folder
-from lpot.core.measure import compare
 from lpot.core.results.benchmark import BenchmarkResult, Measured, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import saved
+from lpot.jobs.benchmark.runtimes import title
 from lpot.jobs.runtime.bridge import AUTO, NATIVE, OWN, framework_of, in_runtime
-from lpot.jobs.runtime.rivals import title
-from lpot.jobs.runtime.starts import candidates_of
+from lpot.jobs.runtime.starts import ALIKE, candidates_of
 from lpot.jobs.settings import change_config, with_name
 from lpot.jobs.tune.plan import make_plan
 from lpot.jobs.tune.request import Request
@@ -92,17 +91,14 @@ def _raced(request: Request, found: list[Candidate]) -> tuple[Candidate, str]:
 
 
 def _is_faster(best: Mapping[str, Measured], one: str, other: str) -> bool:
-    """Surely: near ties stay with what comes first, the framework's own."""
-    if other not in best:
-        return True
-    mine, its = best[one].timing, best[other].timing
-    assert mine is not None and its is not None
-    return compare(its.rounds, mine.rounds).verdict == "faster"
+    """By more than anybody notices: near ties stay with what comes first, the framework's own."""
+    return other not in best or ALIKE * _seconds(best[one]) < _seconds(best[other])
 
 
 def _seconds(row: Measured) -> float:
+    """The shortest median of a round: what others do to a machine only ever adds."""
     assert row.timing is not None
-    return row.timing.median
+    return min(row.timing.round_medians)
 
 
 def _table(measured: BenchmarkResult, rows: Mapping[str, Measured]) -> str:

@@ -10,7 +10,6 @@ from typing import Any
 from lpot.backends import get_backend, installed_runtimes, missing_for_runtime
 from lpot.core.backend import Backend
 from lpot.core.batch import Inputs
-from lpot.core.cpu import this_cpu
 from lpot.core.errors import LpotError
 from lpot.core.evaluation.evaluate import FunctionEvaluator
 from lpot.core.framework import RUNTIMES
@@ -22,13 +21,11 @@ from lpot.core.results.benchmark import BenchmarkResult
 from lpot.core.results.result import Result
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import saved
+from lpot.jobs.benchmark.runtimes import entrant, precisions, title
 from lpot.jobs.runtime.bridge import OWN
 from lpot.jobs.tune.job import Job
 
-TITLES: Mapping[str, str] = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 LARGEST = 1 << 29  # bytes of a model that is written as ONNX just to see
-BF16 = ("avx512_bf16", "amx_bf16", "bf16")
-OPENVINO = "lpot.backends.openvino.session:open_onnx"
 
 
 @dataclass(frozen=True)
@@ -42,10 +39,6 @@ class Rivals:
     @property
     def contestants(self) -> list[Contestant]:
         return [*self.entered.values(), *self.floats.values()]
-
-
-def title(runtime: str) -> str:
-    return TITLES.get(runtime, runtime)
 
 
 def runtime_of(backend: Backend[Any]) -> str:
@@ -78,20 +71,17 @@ def rivals(job: Job, result: Result, inputs: Inputs | None, folder: Path) -> Riv
     path = _as_onnx(job, result.model, inputs, folder) if others else None
     if path is None:
         return Rivals(notes=notes)
-    entered = {name: _contestant(name, path, f"tuned in {title(name)}") for name in others}
+    entered = {name: entrant(name, path, f"tuned in {title(name)}") for name in others}
     given = job.request.model
     is_file = isinstance(given, str | Path) and Path(given).suffix == ".onnx"
-    if "openvino" not in others or not is_file or not this_cpu().has(*BF16):
+    if not is_file:
         return Rivals(entered, notes=notes)
-    arguments = {"path": str(Path(given).absolute()), "floats": "bf16"}
-    alone = Contestant(OPENVINO, "callable", "bf16 in OpenVINO", arguments=arguments)
-    return Rivals(entered, {"openvino": alone}, notes)
-
-
-def _contestant(name: str, path: Path, label: str) -> Contestant:
-    if name == "openvino":
-        return Contestant(OPENVINO, "callable", label, arguments={"path": str(path)})
-    return Contestant(str(path), label=label, framework={"onnxruntime": "onnx"}.get(name, name))
+    alone = {
+        name: entrant(name, Path(given).absolute(), f"bf16 in {title(name)}", "bf16")
+        for name in others
+        if "bf16" in precisions(name)
+    }
+    return Rivals(entered, alone, notes)
 
 
 def _as_onnx(job: Job, model: Model, inputs: Inputs | None, folder: Path) -> Path | None:

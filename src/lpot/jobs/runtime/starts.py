@@ -6,18 +6,25 @@ depends on the net and on the CPU, so they are timed; how far each is from FP32 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
+from lpot.core.backend import Backend, Observations
+from lpot.core.batch import Inputs
 from lpot.core.errors import LpotError
 from lpot.core.files.journal import key_of
 from lpot.core.files.timetable import keep, recall
 from lpot.core.measure import latency, turns
+from lpot.core.model import Model
 from lpot.core.ptq.distance import few, mean_distance
 from lpot.core.recipe import Recipe
 from lpot.jobs.tune.job import Job
+
+logger = logging.getLogger(__name__)
 
 ROUNDS, SECONDS = 5, 0.15  # of each candidate
 ALIKE = 1.03  # times as long: nobody notices; the one nearer to FP32 comes first
@@ -52,7 +59,12 @@ def starts(job: Job, recipe: Recipe) -> Sequence[Recipe]:
     place = job.workspace.folder / f"starts-{key_of(job.fingerprint)}-{recipe.digest}.json"
     known = recall(place, lambda raw: [Start.from_json(one) for one in raw])
     if known is None:
-        known = _measured(job, recipe)
+        observations, inputs = job.observe(recipe.samples), job.timing_inputs
+        if observations is None or not observations.probe or inputs is None:
+            return (recipe,)
+        job.listener.phase("timing INT8 against floats of 16 bits")
+        known = measured(job.backend, job.model, recipe, observations, inputs, job.add_note)
+        job.model.close()
         keep(place, [start.to_json() for start in known], "the first recipes are")
     return [start.recipe for start in in_order(known)] or (recipe,)
 
@@ -87,15 +99,19 @@ def harmless(measured: Sequence[Start]) -> Sequence[Start]:
     ]
 
 
-def _measured(job: Job, recipe: Recipe) -> list[Start]:
-    observations, inputs = job.observe(recipe.samples), job.timing_inputs
-    if observations is None or not observations.probe or inputs is None:
-        return [Start(recipe, 0.0, 0.0)]
-    job.listener.phase("timing INT8 against floats of 16 bits")
+def measured(
+    backend: Backend[Any],
+    source: Model,
+    recipe: Recipe,
+    observations: Observations,
+    inputs: Inputs,
+    left_out: Callable[[str], None] = logger.info,
+) -> list[Start]:
+    """Each candidate built, timed in turns, and compared with FP32."""
     probe = few(observations.probe)
-    truth = job.backend.run_few(job.model, probe)
-    candidates = candidates_of(job.backend.floats, recipe)
-    if gains := job.backend.gains(job.model, candidates[0], observations):
+    truth = backend.run_few(source, probe)
+    candidates = candidates_of(backend.floats, recipe)
+    if gains := backend.gains(source, candidates[0], observations):
         losers = [key for key, seconds in gains.items() if seconds < 0]
         if losers and len(losers) < len(recipe.low_ops):
             candidates.append(candidates[0].with_float(losers))
@@ -103,16 +119,14 @@ def _measured(job: Job, recipe: Recipe) -> list[Start]:
     with ExitStack() as stack:
         for candidate in candidates:
             try:
-                model = job.backend.build(job.model, candidate, observations)
-                errors.append(mean_distance(truth, job.backend.run_few(model, probe)))
+                model = backend.build(source, candidate, observations)
+                errors.append(mean_distance(truth, backend.run_few(model, probe)))
             except LpotError as error:
-                job.add_note(f"{', '.join(candidate.repairs.to_json())} is not tried: {error}")
+                left_out(f"{', '.join(candidate.repairs.to_json())} is not tried: {error}")
                 continue
             stack.enter_context(closing(model))
             made.append((candidate, model))
-        calls = [lambda model=model: job.backend.run(model, inputs) for _, model in made]
-        seconds = timed(calls)
-    job.model.close()
+        seconds = timed([partial(backend.run, model, inputs) for _, model in made])
     found = zip(made, seconds, errors, strict=True)
     return [Start(candidate, took, off) for (candidate, _), took, off in found]
 
