@@ -93,7 +93,7 @@ def test_quiet_says_the_verdict_alone() -> None:
 
 
 def test_running_again_goes_on() -> None:
-    words = ("tune", *COMMON, "--eval", "judge:bad", "--strategy", "random", "--json")
+    words = ("tune", *COMMON, "--eval", "judge:bad", "--really", "--strategy", "random", "--json")
     first = json.loads(run(*words, "--max-trials", "3").stdout)
     again = run(*words, "--max-trials", "5")
     assert (first["trials"], json.loads(again.stdout)["trials"]) == (3, 5)
@@ -200,6 +200,15 @@ def test_recover_builds_a_trial_again(here: Path) -> None:
     assert wrong.exit_code == 2 and "there is no trial 99; there are: 1" in wrong.stderr
 
 
+def test_an_odd_bar_is_asked_about_in_the_words_of_the_command(here: Path) -> None:
+    judged = ("tune", *COMMON, "--eval", "judge:good", "--workspace", "ws")
+    done = run(*judged, "--relative", "0.99")
+    assert done.exit_code == 2 and "--relative: 0.99" in done.stderr
+    assert "--bar 99%" in done.stderr and "--really" in done.stderr
+    assert not (here / "ws" / "history.jsonl").exists()
+    assert run(*judged, "--relative", "0.99", "--really", "--no-speed").exit_code == 0
+
+
 def test_demo(here: Path) -> None:
     done = run("demo")
     assert done.exit_code == 0, done.stderr
@@ -222,7 +231,7 @@ def test_demo(here: Path) -> None:
     assert json.loads((first / "result.json").read_text())["evaluations"] > 2
     again = run("report", str(first), "--output", "page.html")
     assert again.exit_code == 0, again.stderr
-    assert "The bar is met." in again.stdout and "1 op stays in FP32" in again.stdout
+    assert "Bar met." in again.stdout and "1 op stays in FP32" in again.stdout
     assert "<!doctype html>" in (here / "page.html").read_text("utf-8")
     (here / "empty").mkdir()
     empty = run("report", str(here / "empty"))

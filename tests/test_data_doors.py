@@ -61,7 +61,7 @@ evaluation:
   accuracy:
     metric: {my_share: {above: 0.0}}
     dataloader: *loader
-tuning: {accuracy_criterion: {absolute: 1.0}}
+tuning: {accuracy_criterion: {absolute: 1.0, really: true}}
 """
 
 

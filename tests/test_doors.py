@@ -160,7 +160,9 @@ class TestFirstApi:
         dummy = "dataset: {dummy: {shape: [40, 1, 8, 8], low: 0.0, high: 1.0, label: true}}"
         loader = f"dataloader: {{batch_size: 10, {dummy}}}"
         text = CONF.replace("sampling_size: 100", f"sampling_size: 100\n    {loader}")
-        text = text.replace("relative:  0.01", "absolute: 1000.0\n    higher_is_better: false")
+        text = text.replace(
+            "relative:  0.01", "absolute: 1000.0\n    really: true\n    higher_is_better: false"
+        )
         metric = "metric: {MSE: {compare_label: false}}"
         text += f"evaluation:\n  accuracy:\n    {metric}\n    {loader}\n"
         Path("conf.yaml").write_text(text, "utf-8")

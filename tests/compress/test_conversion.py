@@ -12,7 +12,7 @@ import pytest
 from lpot.core.errors import ConfigError, UnsupportedModel
 from lpot.experimental import ModelConversion
 
-CONF = {"tuning": {"accuracy_criterion": {"relative": 0.5}}}
+CONF = {"tuning": {"accuracy_criterion": {"relative": 0.5, "really": True}}}
 
 
 def test_a_torch_model_with_fake_quant(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ def compressed(net: Any, workspace: Path, goal: Any = LOW, **structured: Any) ->
         TRAIN,
         scorer(TEST),
         goal,
+        really=True,
         config={
             "pruning": {"approach": {"structured": {**SETTINGS, **structured}}},
             "tuning": {"diagnosis": True, "tensorboard": True},
@@ -111,7 +112,7 @@ def test_a_file_and_the_door_of_the_yaml(gains_by_size: None, tmp_path: Path) ->
             "model": {"name": "net", "framework": "tensorflow"},
             "pruning": {"approach": {"structured": SETTINGS}},
             "tuning": {
-                "accuracy_criterion": {"absolute": 1.0},
+                "accuracy_criterion": {"absolute": 1.0, "really": True},
                 "workspace": {"path": str(tmp_path / "w")},
             },
         }

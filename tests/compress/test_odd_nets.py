@@ -185,6 +185,7 @@ def test_odd_nets_are_pruned_trained_saved_and_loaded(
         [raw, raw],
         nearness,
         lpot.Goal(absolute=1.0),
+        really=True,
         config={"pruning": {"approach": {"structured": {"ratio": [0.9], "epochs": 1}}}},
         train_loader=[(raw, None)] * 2,
         workspace=tmp_path,

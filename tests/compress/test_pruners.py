@@ -290,7 +290,7 @@ def test_a_student_learns_from_its_teacher_by_the_yaml(net: Any) -> None:
                     },
                 }
             },
-            "tuning": {"accuracy_criterion": {"relative": 0.9}},
+            "tuning": {"accuracy_criterion": {"relative": 0.9, "really": True}},
         }
     )
     before = scorer(TEST)(student.eval())
@@ -304,7 +304,12 @@ def test_a_chain_prunes_and_then_quantizes_with_one_report(net: Any, tmp_path: P
     prune = Pruning(conf(0.5))
     prune.pruning_func, prune.eval_func = loop_of(prune, 2), scorer(TEST)
     quantizer = Quantization(
-        {"tuning": {"workspace": {"path": str(tmp_path)}, "accuracy_criterion": {"relative": 0.5}}}
+        {
+            "tuning": {
+                "workspace": {"path": str(tmp_path)},
+                "accuracy_criterion": {"relative": 0.5, "really": True},
+            }
+        }
     )
     quantizer.calib_dataloader, quantizer.eval_func = TRAIN, scorer(TEST)
     quantizer.measure_speed = False
@@ -345,7 +350,10 @@ def test_a_chain_that_distills_keeps_the_zeros(net: Any, by_yaml: bool, tmp_path
 
 
 def loose(folder: Path) -> dict[str, Any]:
-    return {"workspace": {"path": str(folder)}, "accuracy_criterion": {"relative": 0.5}}
+    return {
+        "workspace": {"path": str(folder)},
+        "accuracy_criterion": {"relative": 0.5, "really": True},
+    }
 
 
 def test_training_for_int8_and_pruning_are_combined(net: Any, tmp_path: Path) -> None:

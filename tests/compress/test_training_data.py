@@ -282,7 +282,7 @@ def test_an_evaluation_that_fails_says_its_line_and_later_costs_no_training() ->
         scores.append(1 / (len(scores) % 2))
         return scores[-1]
 
-    prune = Pruning({**conf(), "tuning": {"accuracy_criterion": {"relative": 0.5}}})
+    prune = Pruning({**conf(), "tuning": {"accuracy_criterion": {"relative": 0.5, "really": True}}})
     prune.model, prune.train_dataloader, prune.eval_func = net(), BATCHES, evaluate
     with pytest.raises(EvaluationError, match=r"ZeroDivisionError.*test_training_data"):
         prune()

@@ -9,14 +9,17 @@ import math
 import numpy as np
 import pytest
 
+from lpot.core.load import QUIET, Counters, Load, Meter
 from lpot.core.measure import (
     ROUNDS,
     Comparison,
     Timing,
     _rank_interval,
     compare,
+    compare_timings,
     latency,
     rounds_needed,
+    take_turns,
     turns,
 )
 
@@ -178,3 +181,91 @@ def test_the_interval_covers_the_truth():
         found = compare(noisy(random, 1.3, 0.2), noisy(random, 1, 0.2), confidence=0.95)
         inside += found.low <= 1.3 <= found.high
     assert inside >= 277  # 95 % of 300, less two standard deviations
+
+
+# -- how busy the machine was
+
+
+def counters(*values):
+    """A machine whose counters are known: (wall, cpu, waited, busy) at each look."""
+    looks = iter(Counters(*one) for one in values)
+    return lambda: next(looks)
+
+
+@pytest.mark.parametrize(
+    ("after", "taken"),
+    [
+        ((1.0, 2.0, 0.0, 2.0), 0.0),  # two threads, alone
+        ((1.0, 1.0, 0.5, 1.0), 0.0),  # its own threads were in each other's way
+        ((1.0, 1.0, 0.0, 2.0), 0.0),  # others were busy on the core that it did not need
+        ((1.0, 1.0, 1.0, 2.0), 0.5),  # two threads, and others had half of what these wanted
+        ((1.0, 0.01, 0.05, 2.0), 0.05),  # it mostly slept: little was taken from little
+        ((1.0, 1.0, 1.0, None), 0.5),  # a system that does not tell what others do
+    ],
+)
+def test_what_others_took_is_known_from_what_was_waited_for(after, taken):
+    meter = Meter(counters((0.0, 0.0, 0.0, None if after[3] is None else 0.0), after))
+    assert meter.read().taken == pytest.approx(taken)
+
+
+def test_a_machine_that_tells_nothing_is_taken_for_quiet(monkeypatch, tmp_path):
+    monkeypatch.setattr("lpot.core.load.PROC", tmp_path)
+    monkeypatch.setitem(__import__("sys").modules, "resource", None)  # as on Windows
+    timing = latency(lambda: sum(range(1000)), warmup=0, iteration=3)
+    assert timing.disturbed == 0 and timing.loads[0].calls == 3
+
+
+def loaded(taken, seconds=1.0, work=1.0):
+    """One turn: by the clock, in CPU time, and with so much of the machine gone to others."""
+    return Timing(((seconds,),), loads=(Load(1.0, work, work * taken / (1 - taken), 2.0),))
+
+
+def taken_in_turns(pairs):
+    """The rounds kept of what two contestants do turn by turn, and how many turns that took."""
+    kept, count = ([], []), [0, 0]
+
+    def run(who):
+        made = pairs[who](count[who])
+        count[who] += 1
+        kept[who].append(made)
+        return made.loads[0]
+
+    def settle(who, at, better):
+        latest = kept[who].pop()
+        kept[who][at] = latest if better else kept[who][at]
+
+    take_turns(2, 8, run, settle)
+    both = [
+        Timing(tuple(t.samples for t in rounds), loads=tuple(t.loads[0] for t in rounds))
+        for rounds in kept
+    ]
+    return both, count
+
+
+def test_a_disturbed_round_is_repeated_until_it_was_quiet():
+    def turn(seconds):
+        return lambda at: loaded(0.6, 9 * seconds) if at in (2, 5, 8) else loaded(0.0, seconds)
+
+    both, count = taken_in_turns([turn(2.0), turn(1.0)])
+    assert count == [11, 11]  # the repeat of round 2 was disturbed as well
+    found = compare_timings(*both)
+    assert found.ratio == pytest.approx(2.0) and not found.busy
+    assert all(load.taken <= QUIET for timing in both for load in timing.loads)
+
+
+def test_where_no_quiet_is_to_be_had_cpu_time_is_compared_and_it_is_said():
+    """By the clock 22 times as fast, for one of them waits more: the work says 3."""
+    both, count = taken_in_turns(
+        [lambda at: loaded(0.6, 22.0, work=3.0), lambda at: loaded(0.5, 1.0, work=1.0)]
+    )
+    assert count == [12, 12]  # bounded
+    found = compare_timings(*both)
+    assert found.busy and found.taken == pytest.approx(0.6)
+    assert found.ratio == pytest.approx(3.0) and "the machine was busy" in str(found)
+    assert found.to_json()["busy"] is True
+
+
+def test_a_few_disturbed_rounds_are_what_medians_are_for():
+    rounds = [loaded(0.5 if at < 2 else 0.0) for at in range(8)]
+    timing = Timing(((1.0,),) * 8, loads=tuple(one.loads[0] for one in rounds))
+    assert timing.disturbed == 0.25 and not compare_timings(timing, timing).busy

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,15 @@ import onnx
 from onnx import helper, numpy_helper
 
 import lpot
+from lpot.core import words
 from lpot.core.evaluation.metric import Told
 from lpot.core.evaluation.race import Race
 from lpot.core.evaluation.tally import Tally
 from lpot.core.files.history import History
 from lpot.core.goal import Goal
-from lpot.core.trial import Score
+from lpot.core.recipe import Recipe
+from lpot.core.results.report import trial_row
+from lpot.core.trial import Score, State, Trial
 from lpot.metric import get_metric, multi_metrics
 
 
@@ -192,3 +196,26 @@ def test_weighted_metrics_tally() -> None:
     assert tally is not None
     assert tally.mean == pytest.approx(metric.result())
     assert tally.bounds == (-np.inf, 0.7)
+
+
+@pytest.mark.parametrize(
+    ("score", "goal", "told", "lost"),
+    [
+        (Score(0.11, bounds=(0.11, 0.88)), Goal(relative=0.01), "≤ 0.88", "≥ 12.00 %"),
+        (
+            Score(3.0, bounds=(1.4, 3.0)),
+            Goal(absolute=0.1, higher_is_better=False),
+            "≥ 1.4",
+            "≥ 0.4",
+        ),
+        (Score(0.11, bounds=(-math.inf, 0.11)), Goal(relative=0.01), "≤ 0.11", "≥ 89.00 %"),
+        (Score(0.5, bounds=(0.4, 0.6)), Goal(relative=0.01), "≈ 0.5", "≈ 50.00 %"),
+        (Score(0.99), Goal(relative=0.01), "0.99", "1.00 %"),
+    ],
+)
+def test_a_bound_is_never_told_as_a_score(score: Score, goal: Goal, told: str, lost: str) -> None:
+    """Stopped early, the worst case was once shown as the accuracy: 0.108 where all give 0.852."""
+    assert (words.scored(score, goal), words.loss(goal, score, 1.0)) == (told, lost)
+    row = trial_row(Trial(1, Recipe({}), State.DONE, score), goal.higher_is_better)
+    assert row.shown == told
+    assert (row.accuracy is None) is (score.bounds is not None)

@@ -52,7 +52,13 @@ def text(words: int = 800, seed: int = 0) -> str:
 
 
 def tuned(model: Any, workspace: Path, **more: Any) -> Any:
-    settings = {"calib": text(), "goal": 0.5, "config": SETTINGS, "measure_speed": False} | more
+    settings = {
+        "calib": text(),
+        "goal": 0.5,
+        "really": True,
+        "config": SETTINGS,
+        "measure_speed": False,
+    } | more
     return lpot.tune(model, approach="weight_only", workspace=workspace, **settings)
 
 
@@ -277,7 +283,7 @@ def test_the_yaml_names_files_of_text_and_the_command_takes_one(tmp_path: Path) 
     (tmp_path / "conf.yaml").write_text(
         "model: {name: net}\n"
         "quantization: {approach: weight_only, weight_only: {prompt_length: 32}}\n"
-        "tuning: {objective: modelsize, accuracy_criterion: {relative: 0.5}}\n"
+        "tuning: {objective: modelsize, accuracy_criterion: {relative: 0.5, really: true}}\n"
     )
     words = ["--model", source, "--calib", tmp_path / "one.txt", "--workspace", tmp_path / "c"]
     line = ["tune", str(tmp_path / "conf.yaml"), *map(str, words), "--no-speed"]
@@ -288,7 +294,14 @@ def test_the_yaml_names_files_of_text_and_the_command_takes_one(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_prompts_and_tokens_are_timed_apart(tmp_path: Path) -> None:
-    result = tuned(tiny("Llama"), tmp_path, calib=np.full((6, 32), 5), goal=0.5, measure_speed=True)
+    result = tuned(
+        tiny("Llama"),
+        tmp_path,
+        calib=np.full((6, 32), 5),
+        goal=0.5,
+        really=True,
+        measure_speed=True,
+    )
     rows = json.loads((tmp_path / "phases.json").read_text())
     assert list(rows) == [
         "token, batch 1",
@@ -353,7 +366,9 @@ def test_the_last_word_of_a_text_is_asked_for(tmp_path: Path) -> None:
     asking = found.asking_last_words()
     for window, labels in zip(asking.ids, asking.labels, strict=True):
         assert (labels[:-2] == -100).all() and labels[-2] == window[-2] and labels[-1] == -100
-    result = tuned(source, tmp_path / "run", metric="last_word", goal=lpot.Goal(absolute=1.0))
+    result = tuned(
+        source, tmp_path / "run", metric="last_word", goal=lpot.Goal(absolute=1.0), really=True
+    )
     assert 0 <= result.accuracy <= 1 and result.goal.higher_is_better
     with pytest.raises(DataError, match="last_word needs text"):
         TokenWindows(np.zeros((2, 4), np.int64)).asking_last_words()

@@ -50,6 +50,7 @@ def test_a_tuned_decoder_generates_the_same_text(
         calib=IDS,
         approach="weight_only",
         goal=0.9,
+        really=True,
         config={
             "quantization": {"weight_only": {"prompt_length": 96}},
             "tuning": {"objective": "modelsize"},

@@ -219,7 +219,7 @@ def test_formats_are_named_by_op_and_by_type(
     settings = {"quantization": section, "tuning": {"objective": "modelsize"}}
     options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
     found = lpot.tune(
-        decoder, IDS, goal=0.9, approach="weight_only", config=settings, **options
+        decoder, IDS, goal=0.9, really=True, approach="weight_only", config=settings, **options
     ).recipe
     assert found is not None
     weights = {key.name: config.weight for key, config in found.ops.items() if config.weight}
@@ -242,6 +242,7 @@ def test_a_rule_may_ask_for_what_the_section_does_not(
         decoder,
         IDS,
         goal=lpot.Goal(absolute=1e9),
+        really=True,
         approach="weight_only",
         config=settings,
         **options,
@@ -350,7 +351,9 @@ def test_weights_that_lose_nothing_or_everything(
     with torch.no_grad():
         change(model)
     options = {"workspace": tmp_path, "measure_speed": False, "progress": False}
-    result = lpot.tune(model, IDS, goal=0.5, approach="weight_only", config=SETTINGS, **options)
+    result = lpot.tune(
+        model, IDS, goal=0.5, really=True, approach="weight_only", config=SETTINGS, **options
+    )
     assert result.met and result.trials and not [trial for trial in result.trials if trial.error]
 
 

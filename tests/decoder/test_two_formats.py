@@ -44,6 +44,7 @@ def tuned(workspace: Path, two_formats: bool) -> Any:
         tiny("Llama"),
         calib=IDS,
         goal=0.9,
+        really=True,
         approach="weight_only",
         config={"quantization": {"weight_only": section}},
         workspace=workspace,

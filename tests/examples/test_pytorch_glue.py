@@ -223,7 +223,7 @@ def test_scores_of_other_data_are_not_recalled(tmp_path: Path) -> None:
     bert = write_bert(tmp_path / "model", "BertForSequenceClassification")
     (tmp_path / "conf.yaml").write_text(
         "model: {name: bert, framework: pytorch}\n"
-        "tuning: {accuracy_criterion: {absolute: 1}, exit_policy: {max_trials: 1}}\n"
+        "tuning: {accuracy_criterion: {absolute: 1, really: true}, exit_policy: {max_trials: 1}}\n"
     )
     run = script("run_glue_tune")
     data = write_glue(tmp_path / "glue", "RTE")

@@ -52,7 +52,7 @@ def test_tuning_as_the_tutorial_types_it(tmp_path: Path) -> None:
     model = write_bert(tmp_path / "model", "BertForQuestionAnswering")
     (tmp_path / "conf.yaml").write_text(
         "model: {name: bert, framework: pytorch}\n"
-        "tuning: {accuracy_criterion: {absolute: 99}, exit_policy: {max_trials: 2}}\n"
+        "tuning: {accuracy_criterion: {absolute: 99, really: true}, exit_policy: {max_trials: 2}}\n"
     )
     flags = ["--task_name", "SQuAD", "--do_eval", "--data_dir", str(data), "--tune"]
     script("run_squad_tune").main(words(model, model, *flags))

@@ -154,8 +154,14 @@ def test_detectors_tune_and_run(
     write_graph(graph(), frozen)
     first = record_of(write_coco(tmp_path / "first"))
     record = record_of(write_coco(tmp_path / "truth", truth_of(frozen, first, topology)))
-    loose = (HERE / f"{topology}.yaml").read_text().replace("relative:  0.01", "relative: 0.9")
-    Path("loose.yaml").write_text(loose.replace("relative: 0.01", "relative: 0.9"))
+    loose = (
+        (HERE / f"{topology}.yaml")
+        .read_text()
+        .replace("relative:  0.01", "relative: 0.9\n    really: true")
+    )
+    Path("loose.yaml").write_text(
+        loose.replace("relative: 0.01", "relative: 0.9\n    really: true")
+    )
     data = ["-d", str(record), "--topology", topology]
     module.main(["-g", str(frozen), *data, "--config", "loose.yaml", "--output_model", "out.pb"])
     module.main(["-g", "out.pb", *data, "--mode", "accuracy"])
@@ -242,7 +248,7 @@ def test_the_whole_way_by_shell(tmp_path: Path) -> None:
     truth = truth_of(tmp_path / "net.pb", first, topology)
     record = record_of(write_coco(tmp_path / "truth", truth))
     printed = (HERE / f"{topology}.yaml").read_text()
-    loose = printed.replace("relative:  0.01", "relative: 0.9")
+    loose = printed.replace("relative:  0.01", "relative: 0.9\n    really: true")
     assert loose != printed
     (tmp_path / "loose.yaml").write_text(loose)
     flags = [f"--topology={topology}", f"--dataset_location={record}"]

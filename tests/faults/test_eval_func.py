@@ -16,6 +16,7 @@ from lpot import LpotError, takes_session
 from lpot.core.errors import DataError, EvaluationError
 from lpot.core.evaluation.evaluate import as_number, source_hash
 from lpot.core.trial import State
+from lpot.jobs.tune import sense
 
 
 class Tensor:
@@ -181,15 +182,6 @@ def test_failures_that_are_not_in_a_row_do_not_end_it(tune: Any) -> None:
     assert result.best is not None and result.best.accuracy == 0.5
 
 
-def test_the_same_score_to_the_last_bit_is_suspicious(tune: Any) -> None:
-    result = tune(evaluate=lambda model: 0.987654321)
-    assert any("is evaluate using the model it is given?" in note for note in result.notes)
-    model = onnx_models.mlp()
-    judge = onnx_models.fidelity(model, onnx_models.feeds(model))
-    honest = tune(model, evaluate=judge, new_run=True)
-    assert not any("is evaluate using" in note for note in honest.notes)
-
-
 def test_what_is_left_half_made_without_a_model_is_not_heard_of(
     tune: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +196,7 @@ def test_what_is_left_half_made_without_a_model_is_not_heard_of(
 
     heard: list[Any] = []
     monkeypatch.setattr(sys, "unraisablehook", heard.append)
+    monkeypatch.setattr(sense, "BLIND", True)
 
     def judge(model: Any) -> float:
         return float(Session(model).graph is not None)

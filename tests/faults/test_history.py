@@ -290,7 +290,14 @@ def test_resume_of_another_run_or_of_nothing_is_refused_or_told(
     tune: Any, written: lpot.Result, tmp_path: Path
 ) -> None:
     config = {"tuning": {"workspace": {"resume": str(written.history)}}}
-    other = tune(evaluate=Falling(), workspace=tmp_path / "b", config=config, goal=0.3, **OPTIONS)
+    other = tune(
+        evaluate=Falling(),
+        workspace=tmp_path / "b",
+        config=config,
+        goal=0.3,
+        really=True,
+        **OPTIONS,
+    )
     assert any("is not resumed: the configuration differs" in note for note in other.notes)
     config = {"tuning": {"workspace": {"resume": str(tmp_path / "nothing.jsonl")}}}
     with pytest.raises(HistoryError, match="no such history"):

@@ -63,7 +63,7 @@ def test_negative_and_lower_is_better(
     tune: Any, baseline: float, score: float, higher_is_better: bool, met: bool
 ) -> None:
     goal = Goal(relative=0.01, higher_is_better=higher_is_better)
-    result = tune(evaluate=Scores(baseline, score), goal=goal)
+    result = tune(evaluate=Scores(baseline, score), goal=goal, really=True)
     assert result.met is met
 
 
@@ -202,4 +202,4 @@ def test_no_room_reads_the_wall_clock() -> None:
     assert rooms
     found = [path.name for path in rooms if calls.search(path.read_text("utf-8"))]
     # They write the time of day into files for people; nobody waits or decides by it.
-    assert sorted(found) == ["beacon.py", "tensorboard.py", "write.py"]
+    assert sorted(found) == ["beacon.py", "result.py", "tensorboard.py"]

@@ -102,6 +102,7 @@ def result(measured: Callable[[float], BenchmarkResult], tmp_path: Path) -> Make
             "path": tmp_path / "best_model.onnx",
             "workspace": tmp_path,
             "benchmark": bench,
+            "timed": found,
         }
         return Result(**{**values, **more})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,6 +61,17 @@ def test_a_slow_model_is_an_answer_where_its_size_was_asked_for(result: Any) -> 
     assert text(verdict(result(times=0.5, for_size=True))).startswith("bar met: accuracy")
     assert result(times=0.5).to_json()["slower"] == pytest.approx(0.5, abs=0.01)
     assert result(times=2.0).to_json()["slower"] is None
+
+
+def test_a_busy_machine_is_said_first_and_is_no_proof_of_slowness(result: Any) -> None:
+    def beside_others(times: float) -> Any:
+        made = result(times=times)
+        return replace(made, timed=replace(made.timed, taken=0.5))
+
+    told = text(verdict(beside_others(2.0)))
+    assert "speed by CPU time alone, for the machine was busy" in told.splitlines()[0]
+    assert "as fast as FP32 by CPU time, on a busy machine" in told and "ms a batch" not in told
+    assert beside_others(0.5).slower is None and beside_others(0.5).to_json()["busy"] is True
 
 
 def test_the_history_is_named_where_there_is_one(result: Any) -> None:

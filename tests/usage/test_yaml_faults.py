@@ -41,7 +41,7 @@ evaluation:
         Resize: {size: 8}
         ToTensor: {}
 tuning:
-  accuracy_criterion: {absolute: 1.0}
+  accuracy_criterion: {absolute: 1.0, really: true}
 """
 
 
@@ -160,7 +160,7 @@ def test_direction_against_the_metric(tune: Any) -> None:
     assert "for the metric MSE lower is better: set it to false" in note
     right = changed(
         ("metric:\n      topk: 1", metric),
-        ("{absolute: 1.0}", "{absolute: 1.0, higher_is_better: false}"),
+        ("{absolute: 1.0, really: true}", "{absolute: 1.0, really: true, higher_is_better: false}"),
     )
     assert not [note for note in tune(right)["notes"] if "is better: set" in note]
 

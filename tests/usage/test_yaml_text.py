@@ -145,7 +145,12 @@ def test_squad(here: Path, tune: Tune, dataset: str, steps: str) -> None:
     )
     more = f", postprocess: {{transform: {steps.format(options=options)}}}"
     told = tune(
-        conf(dataset.format(options=options), "metric: SquadF1", more=more, bar="absolute: 100")
+        conf(
+            dataset.format(options=options),
+            "metric: SquadF1",
+            more=more,
+            bar="absolute: 100, really: true",
+        )
     )
     check(told, float(np.mean(scores)))
     assert told["baseline"]["samples"] == COUNT

@@ -31,7 +31,7 @@ def conf(dataset: str, metric: str, transform: str = "{}", more: str = "", bar: 
         "model: {name: net, framework: onnxrt_qlinearops}\n"
         f"quantization: {{calibration: {{sampling_size: 8, dataloader: {loader}}}}}\n"
         f"evaluation: {{accuracy: {{{metric}, dataloader: {loader}{more}}}}}\n"
-        f"tuning: {{accuracy_criterion: {{{bar or 'absolute: 1.0'}}}}}\n"
+        f"tuning: {{accuracy_criterion: {{{bar or 'absolute: 1.0, really: true'}}}}}\n"
     )
 
 
@@ -315,7 +315,7 @@ def test_filter_keeps_images_of_one_box(scenes: float, tune: Tune) -> None:
         "model: {name: net}\n"
         f"quantization: {{calibration: {{sampling_size: 4, dataloader: {loader}}}}}\n"
         f"evaluation: {{accuracy: {{metric: COCOmAP, dataloader: {loader}}}}}\n"
-        "tuning: {accuracy_criterion: {absolute: 1.0}}\n"
+        "tuning: {accuracy_criterion: {absolute: 1.0, really: true}}\n"
     )
     assert tune(text)["baseline"]["samples"] == COUNT
 
@@ -361,7 +361,7 @@ def test_styles(here: Path, tune: Tune) -> None:
         " image_format: png}}"
     )
     metric = "metric: {MSE: {compare_label: false}}"
-    told = tune(conf(dataset, metric, bar="absolute: 1.0, higher_is_better: false"))
+    told = tune(conf(dataset, metric, bar="absolute: 1.0, really: true, higher_is_better: false"))
     check(told, 0.0)
     assert 0 < told["accuracy"] < 0.01
     assert told["baseline"]["samples"] == 16
@@ -377,6 +377,8 @@ def test_styles(here: Path, tune: Tune) -> None:
 def test_made_up_data(here: Path, tune: Tune, dataset: str, more: str) -> None:
     onnx.save(classifier(3, 8), here / "net.onnx")
     metric = "metric: {MAE: {compare_label: false}}"
-    told = tune(conf(dataset, metric, more=more, bar="absolute: 1.0, higher_is_better: false"))
+    told = tune(
+        conf(dataset, metric, more=more, bar="absolute: 1.0, really: true, higher_is_better: false")
+    )
     check(told, 0.0)
     assert told["baseline"]["samples"] == 12

@@ -29,6 +29,8 @@ KEYS = {
     "relative": "tuning.accuracy_criterion.relative",
     "absolute": "tuning.accuracy_criterion.absolute",
     "lower_is_better": "tuning.accuracy_criterion.higher_is_better",
+    "proven": "tuning.accuracy_criterion.proven",
+    "really": "tuning.accuracy_criterion.really",
     "objective": "tuning.objective",
     "strategy": "tuning.strategy.name",
     "max_trials": "tuning.exit_policy.max_trials",
@@ -66,6 +68,8 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 @click.option("--bar", metavar="SHARE", help="Accuracy to keep instead: 99%, 99.9%, mlperf …")
 @click.option("--absolute", metavar="LOSS", help="Accuracy loss allowed, in the metric's own unit.")
 @click.option("--lower-is-better", is_flag=True, help="The metric is a loss: lower is better.")
+@click.option("--proven", is_flag=True, help="Search until the samples prove that the bar is met.")
+@click.option("--really", is_flag=True, help="Take an odd bar or evaluation without a question.")
 @click.option("--objective", help="Optimize performance, modelsize, footprint or accuracy.")
 @click.option("--strategy", metavar="NAME", help="auto, basic, mse, tpe …  [auto; basic with CONF]")
 @click.option("--max-trials", metavar="N", help="Maximum number of models to try.")

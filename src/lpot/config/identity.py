@@ -43,7 +43,10 @@ def identity(config: Config) -> dict[str, Any]:
         },
     )
     # The tolerance is written out even where it is the default one: a reader wants to see it.
-    criterion = config.tuning.accuracy_criterion.model_dump(exclude_defaults=True)
+    criterion = config.tuning.accuracy_criterion.model_dump(
+        exclude_defaults=True,
+        exclude={"really"},  # an answer to a question, no wish
+    )
     raw = {**raw, "tuning": {**raw.get("tuning", {}), "accuracy_criterion": criterion}}
     raw = {key: value for key, value in raw.items() if value != {}}
     plain: dict[str, Any] = json.loads(json.dumps(public(raw), default=_name, sort_keys=True))

@@ -125,7 +125,9 @@ def trains(config: Config, has_loop: bool) -> bool:
 
 def goal(config: Config) -> Goal:
     criterion = config.tuning.accuracy_criterion
-    return Goal(criterion.relative, criterion.absolute, criterion.higher_is_better)
+    return Goal(
+        criterion.relative, criterion.absolute, criterion.higher_is_better, criterion.proven
+    )
 
 
 def objectives(config: Config) -> Objectives:

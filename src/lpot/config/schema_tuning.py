@@ -159,6 +159,16 @@ class AccuracyCriterion(Section):
         description="How often FP32 is evaluated. With two or more, lpot measures how much the "
         "evaluation itself varies and warns if that is too much for the bar.",
     )
+    proven: Flag = Field(
+        default=False,
+        description="Meet the bar with proof: the search goes on until the loss lies within it by "
+        "the lower bound of its interval (docs/evaluation.md). Needs a score per sample.",
+    )
+    really: Flag = Field(
+        default=False,
+        description="Yes, really: take a bar that lets most of the score go, a score that gains "
+        "more than quantization can, or one that no model is needed for, without a question.",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -62,6 +62,7 @@ class Goal:
     relative: float | None = None
     absolute: float | None = None
     higher_is_better: bool = True
+    proven: bool = False  # met only where the samples prove it
 
     def __post_init__(self) -> None:
         if (self.relative is None) == (self.absolute is None):
@@ -122,10 +123,12 @@ class Goal:
         return won > max(IMPLAUSIBLE * abs(baseline), 5 * allowed)
 
     def to_json(self) -> dict[str, float | bool]:
-        return {key: value for key, value in vars(self).items() if value is not None}
+        plain = {key: value for key, value in vars(self).items() if value is not None}
+        return plain if self.proven else {k: v for k, v in plain.items() if k != "proven"}
 
     def __str__(self) -> str:
         direction = "" if self.higher_is_better else ", lower is better"
+        direction += ", proven" if self.proven else ""
         if self.relative is not None:
             return f"at most {self.relative:.4g} relative loss{direction}"
         return f"at most {self.absolute:.4g} absolute loss{direction}"

@@ -6,11 +6,13 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
+
+from lpot.core.load import QUIET, Load, Meter
 
 Verdict = Literal["faster", "slower", "no significant difference"]
 
@@ -19,6 +21,7 @@ CONFIDENCE = 0.99  # one model against itself may be called different once in a 
 # lies, which core they are on): less than this is never called a difference.
 MINIMUM_EFFECT = 0.03
 ROUNDS = 15  # holds up when a quarter of the rounds is disturbed by a factor of up to 2.5
+MOST_DISTURBED = 0.25  # of the rounds: with more, their ratio is that of somebody else's work
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,8 @@ class Timing:
 
     rounds: tuple[tuple[float, ...], ...]
     batch_size: int = 1
+    loads: tuple[Load, ...] = ()  # of the machine by round, where that is known
+    paces: tuple[tuple[float, ...], ...] = ()  # seconds a batch by round, of instances together
 
     def __post_init__(self) -> None:
         if not self.rounds or not all(self.rounds):
@@ -62,6 +67,11 @@ class Timing:
         return self.percentile(75) - self.percentile(25)
 
     @property
+    def disturbed(self) -> float:
+        """The share of the rounds in which others took much of the machine."""
+        return sum(load.is_disturbed for load in self.loads) / max(1, len(self.loads))
+
+    @property
     def throughput(self) -> float:
         """Samples (not batches) per second at the median latency."""
         return self.batch_size / self.median if self.median else math.inf
@@ -79,7 +89,21 @@ class Timing:
             "throughput": self.throughput,
             "batch_size": self.batch_size,
             "round_medians": list(self.round_medians),
+            "disturbed": self.disturbed,
+            "loads": [asdict(load) for load in self.loads],
         }
+
+
+SLACK = 1.05  # between the ratio of two medians and the interval of that of rounds
+
+
+def fits(before: float, after: float, span: tuple[float, float]) -> bool:
+    """Do two latencies tell the same as the ratio beside them, which was found round by round?
+
+    >>> fits(23.7, 9.69, (1.95, 2.05)), fits(23.7, 11.7, (1.95, 2.05))
+    (False, True)
+    """
+    return span[0] / SLACK <= before / after <= span[1] * SLACK
 
 
 @dataclass(frozen=True)
@@ -91,17 +115,23 @@ class Comparison:
     high: float
     verdict: Verdict
     confidence: float = CONFIDENCE  # of the interval as it came out, at least what was asked for
+    taken: float = 0.0  # of the machine, by others: beyond `QUIET` CPU times are compared
+
+    @property
+    def busy(self) -> bool:
+        """Was there no quiet to be had? The figures are ratios of CPU time then."""
+        return self.taken > QUIET
 
     @property
     def significant(self) -> bool:
         return self.verdict != "no significant difference"
 
     def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {**vars(self), "busy": self.busy}
 
     def __str__(self) -> str:
         span = f"{self.ratio:.2f}x [{self.low:.2f}, {self.high:.2f}]"
-        return f"{self.verdict} ({span})"
+        return f"{self.verdict} ({span}{', by CPU time: the machine was busy' * self.busy})"
 
 
 def quiet_clock() -> Callable[[], float]:
@@ -132,6 +162,7 @@ def latency(
     for _ in range(warmup):
         call()
     samples: list[float] = []
+    meter = Meter()
     begin = clock()
     while True:
         start = clock()
@@ -143,7 +174,9 @@ def latency(
                 break
         elif end - begin >= seconds and len(samples) >= minimum:
             break
-    return Timing((tuple(samples),), batch_size)
+    # Of a clock that is not the wall's, or is made up, others take nothing.
+    loads = (meter.read(len(samples)),) if clock is time.perf_counter else ()
+    return Timing((tuple(samples),), batch_size, loads)
 
 
 def turns(count: int, rounds: int) -> Iterator[int]:
@@ -156,6 +189,50 @@ def turns(count: int, rounds: int) -> Iterator[int]:
     for index in range(rounds):
         order = range(count)
         yield from (reversed(order) if index % 2 else order)
+
+
+def take_turns(
+    count: int,
+    rounds: int,
+    run: Callable[[int], Load],
+    settle: Callable[[int, int, bool], None],
+    told: Callable[[int], None] = lambda done: None,
+) -> None:
+    """All in turns; then rounds that others have disturbed once more, the worst first.
+
+    `run(who)` is one turn. After a round was repeated, `settle(who, at, better)` is to put what
+    came last in the place of round `at`, or to drop it. Half as many turns more are taken at most.
+    """
+    worst = [0.0] * rounds
+    for done, who in enumerate(turns(count, rounds)):
+        worst[done // count] = max(worst[done // count], run(who).taken)
+        told(done + 1)
+    for _ in range(rounds // 2):
+        at = worst.index(max(worst))
+        if worst[at] <= QUIET:
+            return
+        taken = max(run(who).taken for who in range(count))
+        for who in range(count):
+            settle(who, at, taken < worst[at])
+        worst[at] = min(taken, worst[at])
+
+
+def compare_timings(first: Timing, other: Timing, *, confidence: float = CONFIDENCE) -> Comparison:
+    """`compare`; by CPU time where more rounds were disturbed than medians can stand.
+
+    Others that take the cores slow down one more than the other, many times over where threads wait
+    for each other: a ratio by the clock says nothing then. CPU time is the smaller lie, for threads
+    that wait by spinning count as work; `busy` says that it was needed.
+    """
+    pairs = list(zip(first.loads, other.loads, strict=False))
+    taken = [max(one.taken, two.taken) for one, two in pairs]
+    if sum(share > QUIET for share in taken) <= MOST_DISTURBED * len(taken):
+        return compare(
+            first.paces or first.rounds, other.paces or other.rounds, confidence=confidence
+        )
+    work = [[[load.cpu / load.calls] for load in timing.loads] for timing in (first, other)]
+    found = compare(*work, confidence=confidence)
+    return replace(found, taken=max(taken))
 
 
 def compare(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 from lpot.core.goal import Goal, Objectives
 from lpot.core.trial import Score, Trial
 
+NARROW = 0.25  # of what may be lost: who has less of it left may have met the bar by luck
+WORTH = 0.03  # of its speed: what a model that stays clear of the bar may cost
 SMALLER = 0.98  # of another model's bytes: what is worth telling two models apart by
 
 
@@ -37,9 +40,24 @@ class Preference:
         # A quick look at the clock tells no small differences, and none at all where nothing was
         # measured: the model with less FP32 wins then, and among equals one that is smaller.
         if self.objectives.alike(new, old):
+            if self._safer(trial.score, best.score, new, old) != self._safer(
+                best.score, trial.score, old, new
+            ):
+                return self._safer(trial.score, best.score, new, old)
             floats, before = len(trial.recipe.float_ops), len(best.recipe.float_ops)
             return floats < before or (floats == before and _is_smaller(trial.score, best.score))
         return new < old
+
+    def _safer(self, score: Score, other: Score, cost: float, others: float) -> bool:
+        """Is it worth its cost that this one stays clear of a bar which the other just meets?"""
+        if abs(cost) > abs(others) * (1 + WORTH) and cost != others:
+            return False
+        if math.inf in (cost, others):
+            return False
+        fp32, goal = self.baseline.accuracy, self.goal
+        allowed = abs(fp32 - goal.bar(fp32))
+        room, its = (goal.gain(one.accuracy) - goal.gain(goal.bar(fp32)) for one in (score, other))
+        return its < NARROW * allowed <= room
 
     def best(self, trials: Iterable[Trial]) -> Trial | None:
         """The best of some trials, in the order they were made; of one recipe the last counts."""

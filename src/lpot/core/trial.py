@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import traceback
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -55,6 +56,18 @@ class Score:
     def raced_out(self) -> bool:
         """Stopped early because the bar was out of reach."""
         return self.bounds is not None
+
+    @property
+    def estimated(self) -> bool:
+        """Stopped early, with `accuracy` what was seen so far and not an end of what it can be."""
+        return self.bounds is not None and self.accuracy not in self.bounds
+
+    def at_best(self, higher_is_better: bool) -> float:
+        """What the whole evaluation gives, or the best that one stopped early can still give."""
+        if self.bounds is None or self.estimated:
+            return self.accuracy
+        best = self.bounds[1 if higher_is_better else 0]
+        return best if math.isfinite(best) else self.accuracy
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,6 +61,7 @@ class Bench:
     measure: Callable[[Model, Score], Score] = lambda model, score: score  # adds time and memory
     listener: Listener = field(default_factory=Listener)
     has_budget: bool = False  # time was given to go on after the first recipe that meets the bar
+    proves: Callable[[Recipe], bool] = lambda recipe: True  # do the samples, where that is asked?
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -79,6 +80,7 @@ class Task(Bench):
     executor: Executor = serial
     note: Callable[[str], None] = lambda text: None  # what the user should read in the end, too
     baseline_runs: int = 1  # more than one shows how much the evaluation itself varies
+    sense: Callable[[Score, Trial | None], None] = lambda baseline, trial: None  # raises, or not
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def tune(task: Task) -> Outcome:
     task.evaluate.remember(task.history.memory)
     baseline = task.history.baseline or score_baseline(task)
     task.goal.check_baseline(baseline.accuracy)
+    task.sense(baseline, None)
     task.listener.baseline(baseline, task.goal)
     search = _Search(task, baseline)
     proposals = task.strategy(task.prefer(task.space), _context(task, search))
@@ -233,6 +236,7 @@ class _Search:
             known = self.task.history.recall(recipe)
             if known is not None and known.accuracy is not None:
                 met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
+                met = met and (known.met or not self.task.goal.proven)
                 self._record_safely(replace(known, met=met, recalled=True), None)
             elif self.task.history.is_deadly(recipe):
                 died = ProcessDied("its process crashed repeatedly: not retried")
@@ -306,6 +310,8 @@ class _Search:
             self.task.watch.request_stop(f"the workspace failed: {error}")
 
     def _record(self, trial: Trial, model: Model | None) -> None:
+        if trial.score is not None:  # before it is known: a rerun must ask again
+            self.task.sense(self.baseline, trial)
         self.tried[trial.recipe.digest] = trial
         self.working.discard(trial.recipe.digest)
         self.failures = self.failures + 1 if trial.state is State.FAILED else 0
@@ -370,6 +376,8 @@ def _build_and_score(
     bench.listener.begin(number, recipe)
     score = replace(bench.evaluate(model, race), size=model.nbytes)
     met = bench.goal.is_met(score.accuracy, baseline.accuracy)
+    if met and bench.goal.proven and not score.raced_out:
+        met = bench.proves(recipe)
     if met or (bench.has_budget and not score.raced_out):
         score = bench.measure(model, score)
     return model, score, met

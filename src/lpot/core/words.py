@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from lpot.core.goal import Goal
 from lpot.core.recipe import Recipe
+from lpot.core.trial import Score
 
 
 def digits(value: float) -> str:
@@ -114,6 +115,40 @@ def accuracy(value: float | None) -> str:
     ('0.992472', '–')
     """
     return "–" if value is None else f"{value:.6g}"
+
+
+def limit(score: Score, higher_is_better: bool) -> str:
+    """The sign of what is no score but a bound of one, or an estimate; '' for a score.
+
+    >>> limit(Score(0.11, bounds=(0.11, 0.88)), True), limit(Score(0.9), True)
+    ('≤', '')
+    """
+    if score.estimated:
+        return "≈"
+    return "" if score.bounds is None else "≤" if higher_is_better else "≥"
+
+
+def scored(score: Score | None, goal: Goal | None) -> str:
+    """A score, or what one that was stopped early can still become at best.
+
+    >>> scored(Score(0.11, bounds=(0.11, 0.88)), Goal(relative=0.01))
+    '≤ 0.88'
+    """
+    if score is None:
+        return accuracy(None)
+    higher = goal is None or goal.higher_is_better
+    return f"{limit(score, higher)} {accuracy(score.at_best(higher))}".strip()
+
+
+def loss(goal: Goal, score: Score, baseline: float) -> str:
+    """What was lost, or what at least was.
+
+    >>> loss(Goal(relative=0.01), Score(0.11, bounds=(0.11, 0.88)), 1.0)
+    '≥ 12.00 %'
+    """
+    sign = limit(score, goal.higher_is_better)
+    sign = "≥" if sign in ("≤", "≥") else sign
+    return f"{sign} {drop(goal, score.at_best(goal.higher_is_better), baseline)}".strip()
 
 
 def drop(goal: Goal, value: float, baseline: float) -> str:

@@ -74,7 +74,10 @@ def _verdict(report: Report) -> dict[str, Any]:
     result = report.result
     first, style = first_line(report)
     lines = []
-    if result["baseline"] and result["accuracy"] is not None:
+    figures = (result["verdict"] or {}).get("figures", "")
+    if figures and report.state == "finished":
+        lines.append(f"{figures[:1].upper()}{figures[1:]}.")
+    elif result["baseline"] and result["accuracy"] is not None:
         before, after = result["baseline"]["accuracy"], result["accuracy"]
         lines.append(f"Accuracy {after:.6g} against {before:.6g} in FP32{_lost(report)}.")
     if result["faster"] and result["met"] is not False:

@@ -43,7 +43,12 @@ class CellRow:
         if not result:
             return (self.model, self.goal, self.target, self.state, *[""] * 6, self.error)
         met = {True: "met", False: "missed", None: "not evaluated"}[result.get("met")]
+        if result.get("proven") is False and result.get("met"):
+            met = "met, not proven"
+        if result.get("declined"):
+            met = f"{met}: FP32, INT8 is slower"
         sizes, speed = result.get("bytes"), result.get("speed")
+        how = " of CPU time" if result.get("busy") else ""
         return (
             self.model,
             self.goal,
@@ -51,7 +56,7 @@ class CellRow:
             met if self.state == "done" else self.state,
             words.accuracy(self.baseline),
             words.accuracy(result.get("accuracy")),
-            "–" if speed is None else f"{speed:.2f}×",
+            "–" if speed is None else f"{speed:.2f}×{how}",
             "–" if sizes is None else words.size_change(sizes["fp32"], sizes["best"]),
             str(result.get("trials", "")),
             words.duration(self.seconds),

@@ -16,11 +16,14 @@ def first_line(report: Report) -> tuple[str, str]:
     result = report.result
     if report.state != "finished":
         return _unfinished(report)
+    style = {True: "met", None: "open", False: "missed"}[result["met"]]
+    if result["verdict"]:
+        said = result["verdict"]["brief"]
+        good = style != "met" or result["verdict"]["style"] == "good"
+        return f"{said[:1].upper()}{said[1:]}.", style if good else "open"
+    # A report of an older version.
     if result["met"] is True:
-        if result.get("proven") is False:
-            samples = result["interval"]["samples"]
-            return f"The bar is met on these {samples} samples; not proven.", "met"
-        return "The bar is met.", "met"
+        return "Bar met.", "met"
     if result["met"] is None:
         return "Not evaluated: no eval function and no metric were given.", "open"
     if result["accuracy"] is None:
@@ -86,6 +89,8 @@ def _about_proof(result: Mapping[str, Any]) -> list[str]:
 
 def _about_speed(report: Report) -> list[str]:
     result = report.result
+    if result.get("declined"):
+        return ["Use FP32 on this machine, or measure with the batch size you will use."]
     if result["speed"] is None and result["met"] is not False:
         return ["Speed was not measured: compare both models with lpot benchmark."]
     if result["faster"] is False:

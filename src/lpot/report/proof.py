@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lpot.core import words
+from lpot.core.measure import fits
 from lpot.core.results.report import Report
 
 
@@ -39,7 +40,8 @@ def _speed(report: Report) -> tuple[str, str, str]:
     low, high = result["speed_range"] or (None, None)
     spread = "" if low is None or high is None else f"between {low:.2f} and {high:.2f}"
     doubt = "" if result["faster"] is not None else "no significant difference"
-    behind = ", ".join(part for part in (spread, doubt) if part)
+    how = "by CPU time, on a busy machine" if result["busy"] else ""
+    behind = ", ".join(part for part in (spread, how, doubt) if part)
     return f"{result['speed']:.2f} ×", "the speed of FP32", behind
 
 
@@ -65,7 +67,9 @@ def before_after(report: Report) -> dict[str, Any] | None:
         before, after = result["baseline"]["accuracy"], result["accuracy"]
         rows.append(("accuracy", words.accuracy(before), words.accuracy(after), _lost(result)))
     measured = result["measured"]
-    if measured:
+    span = result["speed_range"]
+    agree = measured and (span is None or fits(measured["fp32"], measured["best"], span))
+    if measured and agree and not result["busy"]:  # else they say something else than the ratio
         batch = f"a batch of {measured['batch']}" if measured["batch"] > 1 else "a batch of 1"
         both = words.durations([measured["fp32"], measured["best"]])
         rows.append((f"latency of {batch}", *both, _ratio(result)))
@@ -92,7 +96,8 @@ def _ratio(result: Any) -> str:
     low, high = result["speed_range"] or (None, None)
     if result["speed"] is None or low is None:
         return ""
-    return f"{result['speed']:.2f} × [{low:.2f} to {high:.2f}]"
+    how = ", by CPU time" if result["busy"] else ""
+    return f"{result['speed']:.2f} × [{low:.2f} to {high:.2f}]{how}"
 
 
 def _share(before: float, after: float) -> str:

@@ -54,7 +54,7 @@ def _row(found: Report | str) -> dict[str, Any]:
         words.accuracy(result["accuracy"]),
         words.accuracy((result["baseline"] or {}).get("accuracy")),
         result["drop"] or "–",
-        "–" if speed is None else f"{speed:.2f}",
+        "–" if speed is None else f"{speed:.2f}{' of CPU time' * bool(result['busy'])}",
         words.size_change(sizes["fp32"], sizes["best"]) if sizes else "–",
         str(len(found.trials)),
     )

@@ -20,10 +20,14 @@ def summary(report: Report, shown: int) -> RenderableType:
     first, style = first_line(report)
     title = f"{report.name} ({report.framework})" if report.framework else report.name
     lines = [Text(f"{one_line(title)}: {first}", f"bold {STYLES[style]}")]
-    if result["baseline"] and result["accuracy"] is not None:
+    figures = (result["verdict"] or {}).get("figures", "")
+    if figures:
+        lines.append(Text(figures))
+    elif result["baseline"] and result["accuracy"] is not None:
         before = result["baseline"]["accuracy"]
         lines.append(Text(f"accuracy {result['accuracy']:.6g}, FP32 {before:.6g}"))
     speed = "not measured" if result["speed"] is None else f"{result['speed']:.2f} times FP32"
+    speed += ", by CPU time on a busy machine" if result["busy"] else ""
     lines.append(Text(f"speed {speed}; {result['evaluations']} evaluation(s)"))
     lines += [Text(f"next: {step}") for step in next_steps(report)]
     parts: list[RenderableType] = [*lines]
@@ -52,11 +56,10 @@ def _badness(op: OpRow) -> tuple[float, float, bool]:
 
 
 def _trial(row: TrialRow) -> tuple[str, ...]:
-    accuracy = "" if row.accuracy is None else f"{row.accuracy:.6g}"
     bar = "failed" if row.error else "met" if row.met else "missed"
     remark = row.error or ("stopped early" if row.raced_out else "recalled" if row.recalled else "")
     latency = "" if row.latency is None else f"{row.latency * 1e3:.3g} ms"
-    return str(row.number), accuracy, bar, str(row.float_ops), latency, one_line(remark)
+    return str(row.number), row.shown, bar, str(row.float_ops), latency, one_line(remark)
 
 
 def _op(row: OpRow) -> tuple[str, ...]:

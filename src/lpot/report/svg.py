@@ -25,6 +25,7 @@ class Point:
     value: float | None
     style: str  # met, missed, failed
     remark: str = ""
+    sign: str = ""  # of a bound: the score itself lies further down (≤), or up (≥)
 
 
 @dataclass(frozen=True)
@@ -224,12 +225,18 @@ def _mark(x: float, y: float, point: Point) -> Markup:
     """Shapes differ as well as colours: filled, hollow, crossed."""
     if point.style == "none":
         return Markup()
-    told = "failed" if point.value is None else f"{point.value:.6g}"
+    told = "failed" if point.value is None else f"{point.sign} {point.value:.6g}".strip()
     title = element("title", f"trial {point.number}: {told} {point.remark}".strip())
     if point.style == "failed":
         d = f"M{x - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8"
         return element("path", title, class_="failed", d=d)
-    return element("circle", title, class_=point.style, cx=f"{x:.1f}", cy=f"{y:.1f}", r=5)
+    dot = element("circle", title, class_=point.style, cx=f"{x:.1f}", cy=f"{y:.1f}", r=5)
+    if point.sign not in ("≤", "≥"):
+        return dot
+    # An arrow to where the score lies, somewhere.
+    way = 1 if point.sign == "≤" else -1
+    d = f"M{x:.1f} {y + 5 * way:.1f}v{9 * way}m-3 {-4 * way}l3 {4 * way}l3 {-4 * way}"
+    return joined([dot, element("path", class_="bound", d=d)])
 
 
 def _text(style: str, x: float, y: float, text: object) -> Markup:

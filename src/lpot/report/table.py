@@ -9,6 +9,8 @@ from rich.table import Table
 from rich.text import Text
 
 from lpot.core import words
+from lpot.core.goal import Goal
+from lpot.core.measure import fits
 from lpot.core.results.benchmark import BenchmarkResult
 from lpot.core.results.result import Result
 from lpot.core.trial import Trial
@@ -67,7 +69,12 @@ def contrast(result: Result) -> Table:
     ops = sum(result.precisions.values())
     low = "" if plain is None else words.planned(plain.recipe)
     rows = (
-        ("accuracy", _accuracy(result), _judged(plain), _judged(result.best)),
+        (
+            "accuracy",
+            _accuracy(result),
+            _judged(plain, result.goal),
+            _judged(result.best, result.goal),
+        ),
         ("latency", before, "", after),
         ("speed", "1", "", _ratio(result)),
         ("size", *_sizes(result, plain)),
@@ -80,16 +87,26 @@ def _accuracy(result: Result) -> str:
     return words.accuracy(None if result.baseline is None else result.baseline.accuracy)
 
 
-def _judged(trial: Trial | None) -> str:
+def _judged(trial: Trial | None, goal: Goal) -> str:
     if trial is None or trial.accuracy is None:
         return "failed" if trial is not None else ""
-    return f"{words.accuracy(trial.accuracy)} ({'bar met' if trial.met else 'bar missed'})"
+    stopped = trial.score is not None and trial.score.raced_out
+    early = ", stopped early" if stopped else ""
+    return f"{words.scored(trial.score, goal)} ({'bar met' if trial.met else 'bar missed'}{early})"
 
 
 def _latencies(result: Result) -> tuple[str, str]:
+    if result.busy:
+        return "not measured", "in quiet"
     timings = () if result.benchmark is None else [m.timing for m in result.benchmark.models[:2]]
-    medians = words.durations([timing.median for timing in timings if timing is not None])
-    return (medians[0], medians[1]) if len(medians) == 2 else ("not measured", "not measured")
+    seconds = [timing.median for timing in timings if timing is not None]
+    medians = words.durations(seconds)
+    if len(seconds) < 2:
+        return "not measured", "not measured"
+    span = None if result.timed is None else (result.timed.low, result.timed.high)
+    if span is not None and not fits(seconds[0], seconds[1], span):
+        return "not measured", "in quiet"
+    return medians[0], medians[1]
 
 
 def _ratio(result: Result) -> str:
@@ -97,7 +114,8 @@ def _ratio(result: Result) -> str:
     if found is None:
         return ""
     doubt = "" if found.significant else ", no significant difference"
-    return f"{found.ratio:.2f} times [{found.low:.2f} to {found.high:.2f}]{doubt}"
+    how = " by CPU time" if found.busy else ""
+    return f"{found.ratio:.2f} times [{found.low:.2f} to {found.high:.2f}]{how}{doubt}"
 
 
 def _sizes(result: Result, plain: Trial | None) -> tuple[str, str, str]:

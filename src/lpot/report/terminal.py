@@ -132,15 +132,15 @@ class TerminalListener(Listener):
 
     def _drop(self, trial: Trial) -> str:
         scene = self.scene
-        if trial.accuracy is None or scene.goal is None or scene.baseline is None:
+        if trial.score is None or scene.goal is None or scene.baseline is None:
             return ""
-        return words.drop(scene.goal, trial.accuracy, scene.baseline.accuracy)
+        return words.loss(scene.goal, trial.score, scene.baseline.accuracy)
 
     def _sentence(self, trial: Trial, best: Trial | None) -> str:
         if trial.state is State.FAILED:
             return f"trial {trial.number}: failed: {_one_line(trial.error)}"
         parts = [
-            f"trial {trial.number}: accuracy {words.accuracy(trial.accuracy)}",
+            f"trial {trial.number}: accuracy {words.scored(trial.score, self.scene.goal)}",
             f"drop {self._drop(trial)}",
             "bar met" if trial.met else "bar missed",
             f"{words.some(_fp32_ops(trial), 'op')} in FP32",
@@ -153,7 +153,9 @@ class TerminalListener(Listener):
         if trial.state is State.FAILED:
             cause = f"{trial.number:>5}  failed: {_one_line(trial.error)}"
             return Text(cause, "red", no_wrap=True, overflow="ellipsis")
-        row = Text(f"{trial.number:>5}  {words.accuracy(trial.accuracy):>10}  ", no_wrap=True)
+        row = Text(
+            f"{trial.number:>5}  {words.scored(trial.score, self.scene.goal):>10}  ", no_wrap=True
+        )
         row.append(f"{self._drop(trial):>8}  ")
         row.append(f"{'met' if trial.met else 'missed':<6}  ", "green" if trial.met else "yellow")
         row.append(f"{_fp32_ops(trial):>8}  {words.duration(trial.seconds):>8}")
@@ -169,7 +171,8 @@ class TerminalListener(Listener):
             state = "bar met" if best.met else "bar missed"
             parts.append(
                 Text(
-                    f"best so far: trial {best.number}, accuracy {words.accuracy(best.accuracy)}, "
+                    f"best so far: trial {best.number}, "
+                    f"accuracy {words.scored(best.score, scene.goal)}, "
                     f"{state}; ops {words.planned(best.recipe)}",
                     "cyan",
                     no_wrap=True,

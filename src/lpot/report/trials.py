@@ -45,7 +45,9 @@ def search(report: Report) -> dict[str, Any]:
     fast = speeds(report)
     plots = []
     if len(shown) > 1:
-        accuracy = [Point(row.number, row.accuracy, _style(row), _remark(row)) for row in shown]
+        accuracy = [
+            Point(row.number, row.value, _style(row), _remark(row), row.sign) for row in shown
+        ]
         plots.append(search_plot(accuracy, levels(report), "accuracy"))
     if len(shown) > 1 and len(fast) > 1:
         timed = [Point(row.number, fast.get(row.number), _timed_style(row)) for row in shown]
@@ -71,14 +73,11 @@ def _sentence(report: Report, shown: tuple[TrialRow, ...]) -> str:
         return f"The only trial failed after {words.duration(row.seconds)}: {_remark(row)}"
     kept = "every op that can be" if not row.float_ops else f"all but {row.float_ops} of the ops"
     held = "One trial was enough" if row.met else "The only trial missed the bar"
-    return (
-        f"{held}: {kept} in low precision, accuracy {words.accuracy(row.accuracy)}, "
-        f"{words.duration(row.seconds)}."
-    )
+    return f"{held}: {kept} in low precision, accuracy {row.shown}, {words.duration(row.seconds)}."
 
 
 def _style(row: TrialRow) -> str:
-    return "failed" if row.error or row.accuracy is None else "met" if row.met else "missed"
+    return "failed" if row.error or row.value is None else "met" if row.met else "missed"
 
 
 def _timed_style(row: TrialRow) -> str:
@@ -100,12 +99,11 @@ def _stopped(row: TrialRow) -> str:
 
 
 def _trial(row: TrialRow, fast: dict[int, float]) -> dict[str, Any]:
-    accuracy = "" if row.accuracy is None else f"{row.accuracy:.6g}"
     speed = fast.get(row.number)
     return {
         "number": row.number,
-        "accuracy": row.accuracy,
-        "shown": f"≥ {accuracy}" if row.raced_out else accuracy,
+        "accuracy": row.value,
+        "shown": row.shown,
         "style": _style(row),
         "float_ops": row.float_ops,
         "speed": speed,
@@ -119,10 +117,13 @@ def _trial(row: TrialRow, fast: dict[int, float]) -> dict[str, Any]:
 def pareto(report: Report) -> dict[str, Any] | None:
     """Accuracy against speed; nothing where there is but one trial to show."""
     fast = speeds(report)
-    timed = [row for row in report.trials if row.number in fast and row.accuracy is not None]
+    timed = [row for row in report.trials if row.number in fast and row.value is not None]
     if len(timed) < 2:
         return None
-    points = [(fast[row.number], Point(row.number, row.accuracy, _style(row))) for row in timed]
+    points = [
+        (fast[row.number], Point(row.number, row.value, _style(row), sign=row.sign))
+        for row in timed
+    ]
     baseline = report.result["baseline"]
     start = (1.0, float(baseline["accuracy"])) if baseline else None
     left = len(report.trials) - len(timed)
@@ -141,8 +142,8 @@ def front(rows: Iterable[TrialRow], higher_is_better: bool) -> list[int]:
     sign = 1.0 if higher_is_better else -1.0
     found: list[int] = []
     best = float("-inf")
-    for row in sorted(rows, key=lambda row: (row.latency or 0.0, -sign * (row.accuracy or 0.0))):
-        gain = sign * (row.accuracy or 0.0)
+    for row in sorted(rows, key=lambda row: (row.latency or 0.0, -sign * (row.value or 0.0))):
+        gain = sign * (row.value or 0.0)
         if gain > best and not row.raced_out:
             best = gain
             found.append(row.number)

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lpot.core.results.result import Result
-from lpot.core.results.verdict import judgement, rows
+from lpot.core.results.verdict import rows
 
 STYLES = {"good": "bold green", "fair": "bold yellow"}
 
@@ -31,5 +31,4 @@ def facts(result: Result, leave_out: Collection[str] = ()) -> Table:
 
 
 def headline(result: Result) -> Text:
-    text, style = judgement(result)
-    return Text(text, STYLES[style])
+    return Text(result.verdict.text, STYLES[result.verdict.style])

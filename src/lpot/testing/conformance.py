@@ -243,6 +243,7 @@ class BackendConformance:
             calib=list(case.batches),
             evaluate=case.score,
             goal=0.9,
+            really=True,
             framework=case.backend,
             workspace=tmp_path / "workspace",
             measure_speed=False,

@@ -132,7 +132,13 @@ def test_objects_that_hold_tensors_are_given_as_they_are(
             return float(1 - (model(held[0]) - module(held[0])).abs().mean())
 
     result = lpot.tune(
-        module, loader, evaluate=evaluate, workspace=tmp_path, goal=0.5, measure_speed=False
+        module,
+        loader,
+        evaluate=evaluate,
+        workspace=tmp_path,
+        goal=0.5,
+        really=True,
+        measure_speed=False,
     )
     assert result.met and set(result.model.precisions.values()) == {"int8"}
 

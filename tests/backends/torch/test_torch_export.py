@@ -63,6 +63,27 @@ def test_onnx_agrees_with_torch(name: str, tmp_path: Path) -> None:
     assert len(run_onnx(path, many)[0]) == 3 * len(truth)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("suffix", [".onnx", ".pt2"])
+def test_a_dynamic_model_is_exported_as_it_was_tuned(suffix: str, tmp_path: Path) -> None:
+    """Not with rounded weights alone: its inputs are rounded by the range of each batch."""
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).eval()
+    batches = [(torch.randn(8, 64) * torch.tensor([1.0, 3.0, 0.2, 5.0] * 16),) for _ in range(2)]
+    model = BACKEND.load(net, ModelSpec())
+    built = BACKEND.build(model, default(model, "dynamic"), None)
+    path = built.export(tmp_path / f"int8{suffix}", batches[0])
+    mine = BACKEND.run(built, batches[1])[0]
+    if suffix == ".onnx":
+        pytest.importorskip("onnxscript")
+        theirs = run_onnx(path, list(batches[1]))[0]
+    else:
+        with torch.no_grad():
+            theirs = torch.export.load(str(path)).module()(*batches[1]).numpy()
+    assert sqnr(BACKEND.run(model, batches[1])[0], mine) < 60  # it does round
+    assert sqnr(mine, theirs) > 100
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_pt2_agrees_with_torch(tmp_path: Path) -> None:

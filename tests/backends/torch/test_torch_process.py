@@ -60,7 +60,13 @@ def tuned(module: nn.Module, folder: Path) -> Any:
             return float(sum(model(*batch).float().square().mean() for batch in batches(dtype)))
 
     return lpot.tune(
-        module, batches(dtype), evaluate=power, workspace=folder, goal=0.5, measure_speed=False
+        module,
+        batches(dtype),
+        evaluate=power,
+        workspace=folder,
+        goal=0.5,
+        really=True,
+        measure_speed=False,
     )
 
 

@@ -49,6 +49,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         calib,
         config=str(folder / "conf.yaml"),
         goal=lpot.Goal(absolute=1.0),
+        really=True,
         workspace=folder / "work",
         measure_speed=False,
     )

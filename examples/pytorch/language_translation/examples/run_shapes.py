@@ -72,7 +72,14 @@ def measure(shape: str, batch_size: int, length: int, batches: int, workspace: s
         return float((torch.cat(found) == torch.cat(wanted)).float().mean())
 
     result = lpot.tune(
-        model, data, agreement, goal=0.5, strategy="basic", workspace=workspace, new_run=True
+        model,
+        data,
+        agreement,
+        goal=0.5,
+        really=True,
+        strategy="basic",
+        workspace=workspace,
+        new_run=True,
     )
     sizes = result.sizes or (0, 0)
     return Found(result.speed, peak_memory(), before, sizes, result.accuracy or 0.0)

@@ -55,7 +55,7 @@ def saving(trials: Sequence[Trial], baseline: Score | None) -> str | None:
         return None
     whole = baseline.samples * len(scores)
     seen = sum(score.samples or 0 for score in scores)
-    held = any(score.bounds and score.accuracy not in score.bounds for score in raced)
+    held = any(score.estimated for score in raced)
     why = "it was clear whether the bar is met" if held else "the bar was out of reach"
     return (
         f"{len(raced)} of {len(scores)} evaluation(s) were stopped early, once {why}: {seen} of "

@@ -25,7 +25,7 @@ from lpot.core.recipe import Recipe
 
 RISK = 0.05  # that the truth lies beyond one end
 HALVINGS = 60  # of the interval in which a bound is looked for
-FARTHEST = 10_000_000  # samples, beyond which nobody is told to evaluate more
+FARTHEST = 10  # times the samples given, beyond which nobody is told to evaluate more
 
 
 def upper(count: int, of: int, risk: float = RISK) -> float:
@@ -79,23 +79,29 @@ def _most(lost: int, won: int, samples: int) -> float:
 
 
 def samples_to_decide(lost: int, won: int, samples: int, allowed: float) -> int | None:
-    """How many samples, with discordant answers in proportion, would tell; None if too many.
+    """About how many samples, with discordant answers in proportion, would tell; None: too many.
 
     >>> samples_to_decide(0, 0, 164, allowed=0.01)
-    299
+    300
     """
     low, high = samples, samples
     while not _decides(lost, won, samples, high, allowed):
-        low, high = high, 2 * high
-        if high > FARTHEST:
+        if high >= FARTHEST * samples:
             return None
+        low, high = high, min(2 * high, FARTHEST * samples)
     while high - low > max(1, low // 100):
         middle = (low + high) // 2
         if _decides(lost, won, samples, middle, allowed):
             high = middle
         else:
             low = middle
-    return high
+    return _about(high)
+
+
+def _about(count: int) -> int:
+    """To two figures, upwards: it is an estimate, and told in several places."""
+    digits = len(str(count)) - 2
+    return count if digits <= 0 else -(-count // 10**digits) * 10**digits
 
 
 def _decides(lost: int, won: int, samples: int, of: int, allowed: float) -> bool:
@@ -279,4 +285,4 @@ def _needed(seen: float, reach: float, samples: int, goal: Goal) -> int | None:
     """Samples with which the end towards the bar would come up to it: it shrinks as their root."""
     room = abs(goal.allows - seen)
     needed = samples * (reach / room) ** 2 if room > 0 else math.inf
-    return math.ceil(needed) if needed <= FARTHEST else None
+    return _about(math.ceil(needed)) if needed <= FARTHEST * samples else None

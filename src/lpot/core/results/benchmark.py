@@ -178,6 +178,7 @@ class Measured:
             return {**row, "times faster": "1", "verdict": "baseline"}
         found = self.comparison
         row["times faster"] = f"{found.ratio:.2f} [{found.low:.2f}, {found.high:.2f}]"
+        row["times faster"] += " by CPU time" if found.busy else ""
         return {**row, "verdict": found.verdict}
 
 

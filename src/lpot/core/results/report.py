@@ -11,6 +11,7 @@ from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.results.tensors import Contrast
 from lpot.core.space import Capability
 from lpot.core.trial import Trial
+from lpot.core.words import limit
 
 FORMAT = 2
 State = Literal["finished", "running", "stopped"]
@@ -38,7 +39,7 @@ class OpRow:
 class TrialRow:
     number: int
     state: str
-    accuracy: float | None
+    accuracy: float | None  # None for one that was stopped early: `bound` has what is known
     met: bool
     float_ops: int
     seconds: float
@@ -48,6 +49,22 @@ class TrialRow:
     recalled: bool = False
     error: str | None = None
     size: int | None = None
+    bound: float | None = None  # what the score can be at best; by `sign`
+    sign: str = ""  # ≤, ≥ or, for an estimate, ≈
+
+    @property
+    def value(self) -> float | None:
+        """Where it is drawn: its score, else the bound."""
+        return self.bound if self.accuracy is None else self.accuracy
+
+    @property
+    def shown(self) -> str:
+        """As it is written: a bound is never written as a score."""
+        if self.value is None:
+            return ""
+        # Reports of before this was told apart hold the worst that the score can be.
+        sign = self.sign or ("≥" if self.raced_out else "")
+        return f"{sign} {self.value:.6g}".strip()
 
 
 @dataclass(frozen=True)
@@ -120,6 +137,8 @@ class Report:
 # What a result has at least: a report of an older version, or of half a run, may lack some.
 NO_RESULT: dict[str, Any] = {
     "met": None,
+    "verdict": None,
+    "busy": False,
     "goal": "",
     "baseline": None,
     "accuracy": None,
@@ -160,21 +179,24 @@ def finite(value: Any) -> Any:
     return value
 
 
-def trial_row(trial: Trial) -> TrialRow:
+def trial_row(trial: Trial, higher_is_better: bool = True) -> TrialRow:
     score = trial.score
+    raced = score is not None and score.raced_out
     return TrialRow(
         number=trial.number,
         state=trial.state.value,
-        accuracy=trial.accuracy,
+        accuracy=None if raced else trial.accuracy,
         met=trial.met,
         float_ops=len(trial.recipe.float_ops),
         seconds=round(trial.seconds, 3),
         latency=None if score is None else score.latency,
         samples=None if score is None else score.samples,
-        raced_out=score is not None and score.raced_out,
+        raced_out=raced,
         recalled=trial.recalled,
         error=trial.error,
         size=None if score is None else score.size,
+        bound=score.at_best(higher_is_better) if score is not None and raced else None,
+        sign="" if score is None else limit(score, higher_is_better),
     )
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 from lpot.core.goal import Goal
+from lpot.core.measure import Comparison
 from lpot.core.model import Model
 from lpot.core.numerics.resample import Interval
 from lpot.core.recipe import Recipe
 from lpot.core.results.benchmark import BenchmarkResult
-from lpot.core.results.report import OpRow, trial_row
-from lpot.core.results.verdict import as_html, few_lines
+from lpot.core.results.report import OpRow, TrialRow, trial_row
+from lpot.core.results.verdict import Verdict, as_html, few_lines, judge
 from lpot.core.trial import Score, Trial
 
 
@@ -25,6 +27,15 @@ class HeldOut:
     baseline: float
     accuracy: float
     met: bool
+
+
+@dataclass(frozen=True)
+class Declined:
+    """The low-precision model that was found, and is no answer: it is slower than FP32."""
+
+    trial: Trial | None  # None where nothing was evaluated
+    timed: Comparison  # FP32 against it
+    path: Path | None  # where it lies all the same
 
 
 CLEAR = 0.75  # times FP32's speed by a quick look: not within its error
@@ -60,6 +71,10 @@ class Result:
     workspace: Path | None = None
     interrupted: bool = False
     runtime: str = ""  # what the model was tuned for, and its speed measured in
+    cpu: str = ""  # on which it was, and when
+    when: str = ""
+    timed: Comparison | None = None  # `speed` with its interval, and how busy the machine was
+    declined: Declined | None = None  # FP32 is handed back in its place
     benchmark: BenchmarkResult | None = None  # the measurement behind `speed`
     interval: Interval | None = None  # of the accuracy drop, where single samples are known
     held_out: HeldOut | None = None  # the scores on data that had no part in the search
@@ -72,9 +87,18 @@ class Result:
     def slower(self) -> float | None:
         """Times FP32's speed, where that is less and no small model was asked for.
 
-        Such a model is no answer, whatever its accuracy: every surface says so, by this.
+        Such a model is no answer, whatever its accuracy: FP32 is handed back for it, or, where that
+        can't be, every surface says so by this. What a busy machine showed is not sure enough.
         """
-        return self.speed if self.faster is False and not self.for_size else None
+        if self.declined is not None:
+            return self.declined.timed.ratio
+        sure = self.faster is False and not self.busy
+        return self.speed if sure and not self.for_size else None
+
+    @property
+    def busy(self) -> bool:
+        """Was speed measured beside others' work? It is a ratio of CPU time then."""
+        return self.timed is not None and self.timed.busy
 
     @property
     def seems_slower(self) -> bool:
@@ -84,6 +108,11 @@ class Result:
         if self.speed is not None or self.for_size or before is None or after is None:
             return False
         return before < CLEAR * after
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The judgement on all of it, which every surface tells."""
+        return judge(self)
 
     def _repr_html_(self) -> str:
         return as_html(self)
@@ -96,11 +125,18 @@ class Result:
             pandas = importlib.import_module("pandas")  # lpot does not depend on it
         except ImportError as error:
             raise ImportError("to_pandas needs the package pandas: pip install pandas") from error
-        found = self.ops if what == "ops" else tuple(map(trial_row, self.trials))
+        found = self.ops if what == "ops" else self.rows
         return pandas.DataFrame([asdict(row) for row in found])
 
     @property
+    def rows(self) -> tuple[TrialRow, ...]:
+        return tuple(trial_row(trial, self.goal.higher_is_better) for trial in self.trials)
+
+    @property
     def accuracy(self) -> float | None:
+        """Of the model that is handed back."""
+        if self.declined is not None:
+            return None if self.baseline is None else self.baseline.accuracy
         return None if self.best is None else self.best.accuracy
 
     @property
@@ -136,6 +172,7 @@ class Result:
     def to_json(self) -> dict[str, Any]:
         raw: dict[str, Any] = {
             "met": self.met,
+            "verdict": self.verdict.to_json(),
             "goal": str(self.goal),
             "baseline": None if self.baseline is None else self.baseline.to_json(),
             "accuracy": self.accuracy,
@@ -150,6 +187,8 @@ class Result:
             "speed": self.speed,
             "faster": self.faster,
             "slower": self.slower,
+            "declined": None if self.declined is None else _declined(self.declined),
+            "busy": self.busy,
             "bytes": None if self.sizes is None else {"fp32": self.sizes[0], "best": self.sizes[1]},
             "precisions": dict(self.precisions),
             "fp32_ops": list(self.float_ops),
@@ -158,6 +197,15 @@ class Result:
             "recipe": self.recipe.to_json(),
         }
         return raw
+
+
+def _declined(found: Declined) -> dict[str, Any]:
+    return {
+        "trial": None if found.trial is None else found.trial.number,
+        "accuracy": None if found.trial is None else found.trial.accuracy,
+        "speed": found.timed.ratio,
+        "model": None if found.path is None else found.path.name,
+    }
 
 
 def _measured(trials: tuple[Trial, ...]) -> list[Trial]:

@@ -13,7 +13,13 @@ import numpy as np
 from lpot.core.cpu import Cpu, available_memory, probe
 from lpot.core.errors import ConfigError, EvaluationError
 from lpot.core.feed import Shapes, unite
-from lpot.core.measure import Timing, compare, rounds_needed, turns
+from lpot.core.load import Load
+from lpot.core.measure import (
+    MOST_DISTURBED,
+    compare_timings,
+    rounds_needed,
+    take_turns,
+)
 from lpot.core.results.benchmark import BenchmarkResult, Layout, Measured, Settings
 from lpot.jobs.benchmark.child import CAN_HALT
 from lpot.jobs.benchmark.contestant import Contestant
@@ -114,11 +120,13 @@ def benchmark(
         seen = () if look is None else look(teams)
         settings = replace(settings, rounds=teams[0].settings.rounds)
         steps = len(teams) * settings.turns
-        for done, index in enumerate(turns(len(teams), settings.turns), 1):
-            ready.room.enter(teams[index])
-            teams[index].run()
-            if progress is not None:
-                progress(done, steps)
+        take_turns(
+            len(teams),
+            settings.turns,
+            lambda who: _turn(ready, teams[who]),
+            lambda who, at, better: teams[who].settle(at, better),
+            (lambda done: None) if progress is None else (lambda done: progress(done, steps)),
+        )
         wanted = profile_seconds and not ready.room.crowded
         ops = profiled(ready.teams, profile_seconds) if wanted else None
         found = _notes(standing(ready.teams), ready.cpu)
@@ -128,6 +136,11 @@ def benchmark(
     return BenchmarkResult(
         measured, sizes.inputs, sizes.batch_size, settings, ready.cpu, notes, ops
     )
+
+
+def _turn(ready: Ready, team: Team) -> Load:
+    ready.room.enter(team)
+    return team.run()
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,21 +228,22 @@ def _laid_out(arena: Arena, cpu: Cpu, folder: Path) -> list[tuple[Contestant, Se
 
 def _measured(teams: Sequence[Team], batch_size: int) -> tuple[Measured, ...]:
     first = standing(teams)[0]
+    reference = first.timing(batch_size)
     found = []
     for team in teams:
         one = Measured(team.contestant.label, error=team.error)
         if team.error is None:
-            rounds = tuple(tuple(turn) for turn in team.rounds)
+            timing = team.timing(batch_size)
             one = replace(
                 one,
                 framework=team.facts["framework"],
-                timing=Timing(rounds, batch_size),
+                timing=timing,
                 instances=team.instances,
                 load_seconds=team.facts["seconds"],
                 peak_memory=team.facts["peak_memory"],
                 size=team.facts["size"],
                 versions=team.facts["versions"],
-                comparison=None if team is first else compare(first.paces, team.paces),
+                comparison=None if team is first else compare_timings(reference, timing),
                 parts=team.parts(batch_size),
             )
         found.append(one)
@@ -249,5 +263,13 @@ def _notes(teams: Sequence[Team], cpu: Cpu) -> list[str]:
     for team in teams:
         quarters = np.percentile([pace[0] for pace in team.paces], [25, 50, 75])
         if quarters[2] - quarters[0] > NOISY * quarters[1]:
-            notes.append(f"{team.contestant.label}: rounds differ a lot: the machine was busy")
+            notes.append(f"{team.contestant.label}: rounds differ a lot")
+    taken = [load.taken for team in teams for load in team.loads if load.is_disturbed]
+    rounds = sum(len(team.loads) for team in teams)
+    if len(taken) > MOST_DISTURBED * rounds:
+        notes.append(
+            f"the machine was busy: in {len(taken)} of {rounds} rounds, repeated ones included, "
+            f"others took up to {max(taken):.0%} of the cores; ratios are those of CPU time, and "
+            "latencies are longer than on a quiet machine"
+        )
     return notes

@@ -14,7 +14,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -87,14 +87,12 @@ def _load_model(contestant: Contestant) -> Loaded:
         model = backend.restore_into(path, module)
     else:
         model = backend.restore(path) if card else backend.load(path)
-    # Weights kept beside the model (external data) are not in its own file.
-    size = max(disk_size(path), model.nbytes)
     return Loaded(
         lambda feed: backend.run(model, feed),
         model.inputs,
         backend.name,
         backend.versions(),
-        size,
+        bytes_on_disk(path, model),
         model,
     )
 
@@ -122,6 +120,14 @@ def disk_size(path: Path) -> int:
     """Bytes of a file, or of all files in a folder."""
     files = path.rglob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def bytes_on_disk(path: Path | None, model: Model) -> int:
+    """Of a model as it lies there; what its weights alone take if it does not.
+
+    Weights kept beside the model (external data) are not in its own file.
+    """
+    return max(0 if path is None else disk_size(path), model.nbytes)
 
 
 def peak_memory() -> int:
@@ -199,7 +205,11 @@ def _run(call: Call, feeds: Iterator[Any], order: Mapping[str, Any]) -> dict[str
         minimum=order.get("minimum", 1),
     )
     step = -(-len(timing.samples) // MOST_SAMPLES)
-    return {"samples": timing.samples[::step], "peak_memory": peak_memory()}
+    return {
+        "samples": timing.samples[::step],
+        "load": asdict(timing.loads[0]) if timing.loads else None,
+        "peak_memory": peak_memory(),
+    }
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from lpot.core.files.history import History
 from lpot.core.files.untrusted import read_json
 from lpot.core.files.workspace import Workspace
 from lpot.core.framework import RUNTIMES
-from lpot.core.measure import Comparison, compare
+from lpot.core.measure import Comparison, compare_timings
 from lpot.core.model import Model
 from lpot.core.numerics.rounding import sqnr
 from lpot.core.results.benchmark import BenchmarkResult, Settings
@@ -153,9 +153,9 @@ def choose(result: BenchmarkResult) -> Choice:
         return Choice(result, first.label)
     second = others[0]
     assert first.timing is not None and second.timing is not None
-    margin = compare(second.timing.rounds, first.timing.rounds)
+    margin = compare_timings(second.timing, first.timing)
     if margin.ratio < 1:  # both are judged against a third, where noise may turn them round
-        margin = compare(first.timing.rounds, second.timing.rounds)
+        margin = compare_timings(first.timing, second.timing)
         first, second = second, first
     return Choice(result, first.label, margin, second.label)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from lpot.core.batch import InputSpec
 from lpot.core.cpu import Cpu, usable_cores
+from lpot.core.load import UNKNOWN, Load
 from lpot.core.measure import Timing
 from lpot.core.results.benchmark import Instance, Settings
 from lpot.jobs.benchmark.child import Child, ChildFailed
@@ -48,6 +49,7 @@ class Team:
         self._children: dict[int, Child] = {}  # by number, those that stand
         self._errors: dict[int, str] = {}
         self._samples: dict[int, list[tuple[float, ...]]] = {}  # by number, one entry a round
+        self._loads: dict[int, list[Load]] = {}  # the same of what others took
         self._turns = 0
         self._fed: Mapping[str, Any] = {}  # the order that handed over the inputs
         self._resting = False
@@ -82,6 +84,7 @@ class Team:
     def load(self) -> None:
         """Start the processes, let them load, halt them."""
         self._samples = {number: [] for number in range(self.instances)}
+        self._loads = {number: [] for number in range(self.instances)}
         answers = self._start(self._samples)
         if answers:
             first = next(iter(answers.values()))
@@ -108,7 +111,26 @@ class Team:
         self._resting = self.error is None
         self.end()
 
-    def run(self) -> None:
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """What the instances that stand had of the machine, by round."""
+        standing = [self._loads[number] for number in self._children]
+        return tuple(Load.together(parts) for parts in zip(*standing, strict=True))
+
+    def timing(self, batch_size: int) -> Timing:
+        """All rounds of the instances that stand."""
+        rounds, paces = tuple(map(tuple, self.rounds)), tuple(map(tuple, self.paces))
+        return Timing(rounds, batch_size, self.loads, paces)
+
+    def settle(self, at: int, better: bool) -> None:
+        """The latest round takes the place of another one, or is dropped."""
+        for number in self._children:
+            samples, loads = self._samples[number], self._loads[number]
+            latest = samples.pop(), loads.pop()
+            if better:
+                samples[at], loads[at] = latest
+
+    def run(self) -> Load:
         """One turn: awake, one run to warm up again, the timed runs, halted."""
         settings, done = self.settings, self._turns
         limit = settings.iteration
@@ -124,7 +146,11 @@ class Team:
         self._turns += 1
         for number, answer in answers.items():
             self._samples[number].append(tuple(answer["samples"]))
+            self._loads[number].append(
+                UNKNOWN if answer["load"] is None else Load(**answer["load"])
+            )
         self._note_memory(answers)
+        return self.loads[-1] if self._children else UNKNOWN
 
     def parts(self, batch_size: int) -> tuple[Instance, ...]:
         """What became of each instance; empty when there is but one."""
@@ -134,7 +160,8 @@ class Team:
         for number in range(self.instances):
             error = self._errors.get(number)
             rounds = tuple(self._samples[number])
-            timing = None if error is not None else Timing(rounds, batch_size)
+            loads = tuple(self._loads[number])
+            timing = None if error is not None else Timing(rounds, batch_size, loads)
             found.append(Instance(number, self._cores(number), timing, error))
         return tuple(found)
 

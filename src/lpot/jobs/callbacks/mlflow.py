@@ -35,6 +35,7 @@ class MlflowListener(Listener):
         self.name = name
         self._client: Any = None
         self._run = ""
+        self._higher = True
 
     def _ready(self) -> Any:
         """The client, with a run begun. On the log's thread: a server may be far away."""
@@ -50,6 +51,7 @@ class MlflowListener(Listener):
 
     def baseline(self, score: Score, goal: Goal) -> None:
         client = self._ready()
+        self._higher = goal.higher_is_better
         client.log_param(self._run, "goal", str(goal))
         self._metric("accuracy", score.accuracy, 0)
         self._metric("fp32_accuracy", score.accuracy, 0)
@@ -61,12 +63,13 @@ class MlflowListener(Listener):
         self._metric("fp32_ops", len(trial.recipe.float_ops), step)
         self._metric("trial_seconds", trial.seconds, step)
         if trial.score is not None:
-            self._metric("accuracy", trial.score.accuracy, step)
+            what = "accuracy_bound" if trial.score.raced_out else "accuracy"
+            self._metric(what, trial.score.at_best(self._higher), step)
             self._metric("met", float(trial.met), step)
             if trial.score.latency is not None:
                 self._metric("latency_ms", trial.score.latency * 1e3, step)
-        if best is not None and best.accuracy is not None:
-            self._metric("best_accuracy", best.accuracy, step)
+        if best is not None and best.score is not None and not best.score.raced_out:
+            self._metric("best_accuracy", best.score.accuracy, step)
 
     def finished(self, report: Mapping[str, Any]) -> None:
         client, result = self._ready(), report["result"]

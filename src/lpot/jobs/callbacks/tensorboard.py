@@ -78,6 +78,7 @@ class TensorboardListener(Listener):
         self.folder = Path(folder)
         self._open: EventFile | None = None
         self._bar: float | None = None
+        self._higher = True
 
     @property
     def _file(self) -> EventFile:
@@ -88,6 +89,7 @@ class TensorboardListener(Listener):
 
     def baseline(self, score: Score, goal: Goal) -> None:
         self._bar = goal.bar(score.accuracy)
+        self._higher = goal.higher_is_better
         self._file.text("goal", f"{goal}; FP32 {score.accuracy:.6g}, bar {self._bar:.6g}")
         self._file.scalar("tuning/accuracy", score.accuracy, 0)
         self._file.scalar("tuning/bar", self._bar, 0)
@@ -103,12 +105,13 @@ class TensorboardListener(Listener):
         if trial.error is not None:
             self._file.text("failed", trial.error, step)
         if trial.score is not None:
-            self._file.scalar("tuning/accuracy", trial.score.accuracy, step)
+            what = "accuracy_bound" if trial.score.raced_out else "accuracy"
+            self._file.scalar(f"tuning/{what}", trial.score.at_best(self._higher), step)
             self._file.scalar("tuning/met", float(trial.met), step)
             if trial.score.latency is not None:
                 self._file.scalar("tuning/latency_ms", trial.score.latency * 1e3, step)
-        if best is not None and best.accuracy is not None:
-            self._file.scalar("tuning/best_accuracy", best.accuracy, step)
+        if best is not None and best.score is not None and not best.score.raced_out:
+            self._file.scalar("tuning/best_accuracy", best.score.accuracy, step)
 
     def note(self, text: str) -> None:
         if self._open is not None:

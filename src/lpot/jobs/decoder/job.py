@@ -365,6 +365,7 @@ class WeightOnly(Mode):
     """Weights alone, in few bits: decoders, with text to calibrate and measure on."""
 
     kind = DecoderJob
+    for_speed = False  # fewer bytes are the point; what is slower is said
 
     def prepared(self, request: Request) -> Request:
         return prepared(request)

@@ -1,33 +1,19 @@
-"""What makes a score doubtful: one that ignores the model, a gain too good to be true, failures."""
+"""What makes a result doubtful: a gain too good to be true, failures, a drop that is not sure."""
 
 from __future__ import annotations
 
-import contextlib
 import math
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from lpot.core import words
 from lpot.core.backend import Trainable
-from lpot.core.evaluation.eval_func import FunctionEvaluator
 from lpot.core.numerics.resample import Interval, paired_interval
-from lpot.core.recipe import OpKey, Recipe
+from lpot.core.recipe import OpKey
 from lpot.core.results.result import Result
-from lpot.core.trial import Score, State
-from lpot.core.tune import guarded
+from lpot.core.trial import State
 from lpot.jobs.tune.insight import Insight
 from lpot.jobs.tune.job import Job
 from lpot.strategy.mixed_precision import HALVES
-
-
-class _NoModel:
-    """Handed to an eval_func in a model's place: whoever uses it can't but notice."""
-
-    recipe = Recipe({})  # not None: that is the baseline's
-    native: Any = object()
-    runner: Any = native
 
 
 def warn_about_scores(job: Job, result: Result) -> None:
@@ -39,44 +25,7 @@ def warn_about_scores(job: Job, result: Result) -> None:
             f"{len(failed)} of {len(result.trials)} trial(s) failed, the last with: "
             f"{failed[-1].error}"
         )
-    if _ignores_its_model(job, result):
-        job.add_note(
-            f"warning: every INT8 trial scored exactly the same as FP32 "
-            f"({result.baseline.accuracy!r}), and so did an object that is not a model: "
-            f"is {job.request.door.evaluate} using the model it is given?"
-        )
     _warn_about_gain(job, result)
-
-
-def _ignores_its_model(job: Job, result: Result) -> bool:
-    """Ties are common and honest. What scores the same without any model is not."""
-    assert result.baseline is not None
-    evaluator, accuracy = job.evaluator, result.baseline.accuracy
-    scored = [t for t in result.trials if t.accuracy is not None and t.recipe.low_ops]
-    if not isinstance(evaluator, FunctionEvaluator) or result.interrupted:
-        return False
-    if all(trial.recalled for trial in scored):  # nothing was evaluated: nothing new to doubt
-        return False
-    # A trial that scores otherwise proves that eval_func looks at its model.
-    if any(trial.accuracy != accuracy for trial in scored):
-        return False
-    blind: Any = _NoModel()
-    with _finalizers_unheard():
-        found = guarded(lambda: evaluator(blind))
-        same = isinstance(found, Score) and found.accuracy == accuracy
-        del found  # with what its traceback holds
-    return same
-
-
-@contextlib.contextmanager
-def _finalizers_unheard() -> Iterator[None]:
-    """TensorFlow's sessions without a graph raise once more when they are collected."""
-    hook = sys.unraisablehook
-    sys.unraisablehook = lambda unraisable: None
-    try:
-        yield
-    finally:
-        sys.unraisablehook = hook
 
 
 def _warn_about_gain(job: Job, result: Result) -> None:
@@ -103,9 +52,12 @@ LIMITS = ("timeout", "max_trials", "performance_only")  # how a limit's reason t
 
 def shortfall(job: Job, result: Result, insight: Insight) -> str:
     """For a result that has a best trial, which missed the bar."""
-    assert result.best is not None and result.baseline is not None
+    assert result.best is not None and result.best.score and result.baseline is not None
     bar = job.goal.bar(result.baseline.accuracy)
-    said = [f"the bar of {bar:.6g} was not reached; the best is {result.best.accuracy:.6g}"]
+    reached = job.goal.is_met(result.best.score.accuracy, result.baseline.accuracy)
+    word = "proven" if reached else "reached"
+    best = words.scored(result.best.score, job.goal)
+    said = [f"the bar of {bar:.6g} was not {word}; the best is {best}"]
     forbidden = [key.name for key in job.space.choices if job.space.float_config(key) is None]
     if forbidden:
         said.append(
@@ -164,21 +116,28 @@ def _next_steps(job: Job, result: Result) -> list[str]:
 
 
 def with_interval(job: Job, result: Result) -> Result:
-    """The result with `interval`; pieces of scores recalled or made elsewhere are not known."""
-    kept = None if job.evaluator is None else job.evaluator.pieces
-    if result.best is None or result.interrupted:
+    """The result with `interval`: of the samples' scores, or as it was when they were known."""
+    if result.best is None or result.baseline is None or result.interrupted:
         return result
-    before = None if kept is None else kept.get(None)
-    after = None if kept is None else kept.get(result.best.recipe)
-    if before is None or after is None:
-        _say_unknown(job, result)
-        return result
-    job.listener.phase("estimating the uncertainty of the drop")
-    found = paired_interval(before, after, job.goal, job.config.tuning.random_seed)
+    scores = f"{result.baseline.accuracy!r} to {result.accuracy!r}, {job.goal}"
+    found = job.findings.interval(scores, result.best.recipe, lambda: _interval(job, result))
     if found is None:
+        _say_unknown(job, result)
         return result
     job.add_note(_sentence(job, found))
     return replace(result, interval=found)
+
+
+def _interval(job: Job, result: Result) -> Interval | None:
+    """None where an evaluation was made elsewhere, or before, and left a score alone."""
+    kept = None if job.evaluator is None else job.evaluator.pieces
+    assert result.best is not None
+    before = None if kept is None else kept.get(None)
+    after = None if kept is None else kept.get(result.best.recipe)
+    if before is None or after is None:
+        return None
+    job.listener.phase("estimating the uncertainty of the drop")
+    return paired_interval(before, after, job.goal, job.config.tuning.random_seed)
 
 
 def _say_unknown(job: Job, result: Result) -> None:
@@ -203,11 +162,8 @@ def _sentence(job: Job, found: Interval) -> str:
         return text
     text += f": these samples do not prove whether the loss stays within {words.allowed(goal)}"
     if found.needed is None:
-        return f"{text}, nor would many more"
-    return f"{text}; about {_round(found.needed)} would"
-
-
-def _round(count: int) -> int:
-    """To two figures: it is an estimate."""
-    digits = len(str(count)) - 2
-    return count if digits <= 0 else -(-count // 10**digits) * 10**digits
+        return (
+            f"{text}. These data can't decide it; the bound that they prove is a loss of at most "
+            f"{high}"
+        )
+    return f"{text}; about {found.needed} would"

@@ -6,25 +6,28 @@ import io
 import json
 import logging
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
 from lpot.core import words
+from lpot.core.cpu import this_cpu
 from lpot.core.errors import HistoryError, WorkspaceError
 from lpot.core.evaluation.race import saving
 from lpot.core.files.card import is_whole, read_card, write_text
 from lpot.core.interrupt import was_interrupted
 from lpot.core.model import Model
 from lpot.core.recipe import Recipe
-from lpot.core.results.result import Result
+from lpot.core.results.result import Declined, Result
 from lpot.core.trial import State
 from lpot.core.tune import Outcome
+from lpot.jobs.benchmark.contestant import bytes_on_disk
 from lpot.jobs.finish.diagnosis import dump_tensors
 from lpot.jobs.finish.doubts import shortfall, warn_about_scores, with_interval
 from lpot.jobs.finish.held_out import with_held_out
-from lpot.jobs.finish.speed import with_speed
+from lpot.jobs.finish.speed import is_no_answer, with_speed
 from lpot.jobs.report.write import write_report
 from lpot.jobs.runtime.rivals import agreement, runtime_of
 from lpot.jobs.tune.advice import advised, how_far
@@ -86,6 +89,7 @@ def float_result(
 
 def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Result:
     """What is known of any result; the model is on disk then."""
+    path = _on_disk(job, model)
     return Result(
         model=model,
         recipe=model.recipe or Recipe({}),
@@ -93,13 +97,15 @@ def _result(job: Job, model: Model, stopped: str, outcome: Outcome | None) -> Re
         baseline=None if outcome is None else outcome.baseline,
         trials=() if outcome is None else outcome.trials,
         stopped=stopped,
-        sizes=(job.model.nbytes, model.nbytes),
+        sizes=(_bytes_as_given(job), bytes_on_disk(path, model)),
         precisions=precisions(job, model),
         float_ops=float_ops(job, model),
         left=job.capability.left,
-        path=_on_disk(job, model),
+        path=path,
         workspace=job.workspace.folder,
         runtime=runtime_of(job.backend),
+        cpu=this_cpu().name,
+        when=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         for_size=any(word in ("modelsize", "footprint") for word in job.objectives.words),
         interrupted=outcome is not None and was_interrupted(outcome.stopped),
     )
@@ -109,12 +115,14 @@ def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Resu
     if text := agreement(job, result):
         job.add_note(text)
     result = with_speed(job, result)
+    if is_no_answer(job, result):
+        result = _handed_back(job, result)
     if result.seems_slower:
         job.add_note(
             "a quick look at the clock says that it is slower than FP32: measure both "
             "(`lpot benchmark`) before you use it"
         )
-    before, after = result.sizes or (0, 0)
+    before, after = job.model.nbytes, result.model.nbytes  # like with like: no names, no padding
     if after > before and result.recipe.low_ops:
         job.add_note(
             f"it is larger than FP32 ({words.size_change(before, after)}): scales and zero points "
@@ -122,10 +130,57 @@ def _concluded(job: Job, result: Result, insight: Insight | None = None) -> Resu
         )
     dump_tensors(job, result.model)
     job.package(result)
-    if job.request.measure_speed:  # an offer is a measurement, too
+    if job.request.measure_speed and result.recipe.low_ops:  # an offer is a measurement, too
         for text in job.backend.offers(result.model):
             job.add_note(text)
     return _write(job, result, insight)
+
+
+def _handed_back(job: Job, result: Result) -> Result:
+    """FP32 in the place of what is slower, which stays on disk under another name."""
+    assert result.timed is not None
+    low = result.model
+    aside: Path | None = job.best_path.with_name(f"slower_{job.best_path.name}")
+    try:
+        aside = job.backend.save(low, job.best_path.with_name(f"slower_{job.best_path.name}"))
+    except WorkspaceError as error:
+        aside = None
+        job.add_note(f"warning: {error}; the low-precision model is not kept")
+    low.close()
+    model = job.backend.build(job.source, Recipe({}), None)
+    model.met, model.card = result.met, job.card(None)
+    where = "" if aside is None else f"It is kept as {aside}; "
+    found = result.timed
+    job.add_note(
+        f"the low-precision model is slower than FP32 here ({found.ratio:.2f} times its speed, "
+        f"between {found.low:.2f} and {found.high:.2f}), so FP32 is returned: measure with the "
+        f"batch size you will use (`lpot benchmark`). {where}{job.request.door.small} returns it "
+        "whatever its speed"
+    )
+    path = _on_disk(job, model)
+    return replace(
+        result,
+        model=model,
+        recipe=Recipe({}),
+        best=None,
+        declined=Declined(result.best, result.timed, aside),
+        speed=None,
+        faster=None,
+        timed=None,
+        benchmark=None,
+        sizes=(_bytes_as_given(job), bytes_on_disk(path, model)),
+        precisions=precisions(job, model),
+        float_ops=float_ops(job, model),
+        path=path,
+    )
+
+
+def _bytes_as_given(job: Job) -> int:
+    """Its file's, where that is of the form that is written here; else those of its weights."""
+    given, alike = job.request.model, job.best_path.suffix
+    is_file = isinstance(given, str | Path) and Path(given).is_file()
+    comparable = is_file and alike and Path(given).suffix == alike
+    return bytes_on_disk(Path(given) if comparable else None, job.model)
 
 
 def precisions(job: Job, model: Model) -> dict[str, int]:

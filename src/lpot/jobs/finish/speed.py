@@ -12,7 +12,14 @@ from typing import Any
 from lpot.core.batch import Inputs
 from lpot.core.cpu import give_back
 from lpot.core.errors import LpotError
-from lpot.core.measure import Comparison, compare, latency, turns
+from lpot.core.load import UNKNOWN, Load
+from lpot.core.measure import (
+    Comparison,
+    Timing,
+    compare_timings,
+    latency,
+    take_turns,
+)
 from lpot.core.results.benchmark import BenchmarkResult, Settings
 from lpot.core.results.result import Result
 from lpot.jobs.benchmark.api import benchmark
@@ -23,6 +30,7 @@ logger = logging.getLogger(__name__)
 
 SETTINGS = Settings(seconds=1.5)
 LEAST = 0.4  # seconds of a model, where the search took hardly any
+LONG_ENOUGH = 1.0  # timed seconds: what was measured for less sends no model back
 PROFILE_SECONDS = 3.0  # for the times of single ops, at most
 RIVALS = True  # are other runtimes timed, too?
 PHASE = "measuring FP32 against the best"
@@ -43,7 +51,12 @@ def with_speed(job: Job, result: Result) -> Result:
     if not known and inputs is None:
         return result
     try:
-        measured = _apart(job, result, inputs)
+        settings = settings_after(result)
+        measured = _apart(job, result, inputs, settings)
+        first = measured.models[1].comparison
+        hasty = settings.seconds < LONG_ENOUGH <= SETTINGS.seconds
+        if hasty and first is not None and first.verdict == "slower":
+            measured = _apart(job, result, inputs, replace(settings, seconds=LONG_ENOUGH))
         if measured.settings.turns < SETTINGS.turns:
             job.add_note(
                 "there was not enough memory for FP32 and the quantized model at once: they were "
@@ -66,7 +79,13 @@ def with_speed(job: Job, result: Result) -> Result:
     return result
 
 
-def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
+def is_no_answer(job: Job, result: Result) -> bool:
+    """Is it surely slower than FP32, where low precision is for speed?"""
+    long_enough = SETTINGS.seconds >= LONG_ENOUGH
+    return result.slower is not None and job.mode.for_speed and long_enough
+
+
+def _apart(job: Job, result: Result, inputs: Inputs | None, settings: Settings) -> BenchmarkResult:
     """Each in a process of its own, the idle ones stopped; other runtimes beside them."""
     assert result.path is not None
     with TemporaryDirectory(prefix="lpot-speed-") as name:
@@ -87,9 +106,9 @@ def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
         measured = benchmark(
             contestants,
             feeds=feeds,
-            settings=settings_after(result),
+            settings=settings,
             progress=lambda done, total: job.listener.step(done),
-            profile_seconds=min(PROFILE_SECONDS, 2 * settings_after(result).seconds),
+            profile_seconds=min(PROFILE_SECONDS, 2 * settings.seconds),
         )
     for text in told(job, others, measured):
         job.add_note(text)
@@ -99,32 +118,50 @@ def _apart(job: Job, result: Result, inputs: Inputs | None) -> BenchmarkResult:
 def _together(job: Job, result: Result, inputs: Inputs) -> Comparison:
     """In turns in this process: for models that no other process can open from their file."""
     models = (job.model, result.model)
-    rounds: tuple[list[tuple[float, ...]], list[tuple[float, ...]]] = ([], [])
-    job.listener.phase(PHASE, 2 * SETTINGS.turns)
-    for done, index in enumerate(turns(2, SETTINGS.turns), start=1):
-        model = models[index]
+    taken: tuple[list[Timing], list[Timing]] = ([], [])
+
+    def run(who: int) -> Load:
         timing = latency(
-            lambda model=model: job.backend.run(model, inputs),  # type: ignore[misc]
+            lambda: job.backend.run(models[who], inputs),
             warmup=1,
             seconds=SETTINGS.seconds / SETTINGS.turns,
         )
-        rounds[index].append(tuple(timing.samples))
-        job.listener.step(done)
-    return compare(*rounds)
+        taken[who].append(timing)
+        return timing.loads[0] if timing.loads else UNKNOWN
+
+    def settle(who: int, at: int, better: bool) -> None:
+        latest = taken[who].pop()
+        taken[who][at] = latest if better else taken[who][at]
+
+    job.listener.phase(PHASE, 2 * SETTINGS.turns)
+    take_turns(2, SETTINGS.turns, run, settle, job.listener.step)
+    fp32, best = (
+        Timing(tuple(t.samples for t in rounds), loads=sum((t.loads for t in rounds), ()))
+        for rounds in taken
+    )
+    return compare_timings(fp32, best)
 
 
 def _judged(job: Job, result: Result, comparison: Comparison) -> Result:
     faster = {"faster": True, "slower": False}.get(comparison.verdict)
+    if comparison.busy:
+        job.add_note(
+            f"warning: the machine was busy while speed was measured: others took up to "
+            f"{comparison.taken:.0%} of the cores, and went on when disturbed rounds were "
+            "repeated. The ratio is that of CPU time; measure again on a quiet machine "
+            "(`lpot benchmark`)"
+        )
     low, high = comparison.low, comparison.high
     spread = f"{comparison.ratio:.2f} times its speed, between {low:.2f} and {high:.2f}"
-    if faster is False:
+    result = replace(result, speed=comparison.ratio, faster=faster, timed=comparison)
+    if faster is False and not is_no_answer(job, result):  # else it says so itself
         job.add_note(
-            f"the quantized model is slower than FP32 here ({spread}): stay with FP32, or measure "
-            "with the batch size you will use (`lpot benchmark`)"
+            f"the quantized model is slower than FP32 here ({spread}): measure with the batch size "
+            "you will use (`lpot benchmark`)"
         )
     elif faster is None:
         job.add_note(
             f"no significant difference in speed from FP32 here ({spread}): measure again on a "
             "quiet machine and with the batch size you will use (`lpot benchmark`)"
         )
-    return replace(result, speed=comparison.ratio, faster=faster)
+    return result

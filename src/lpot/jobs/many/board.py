@@ -58,6 +58,8 @@ class _Result:
     accuracy: float | None = None
     met: bool | None = None
     speed: float | None = None
+    slower: float | None = None
+    busy: bool = False
     bytes: _Sizes | None = None
     stopped: str = ""
 

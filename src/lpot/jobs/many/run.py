@@ -141,11 +141,9 @@ def _words(outcome: Outcome) -> str:
         return f"failed: {outcome.error}"
     result = outcome.result or {}
     met = {True: "bar met", False: "bar missed", None: "not evaluated"}[result.get("met")]
-    speed = result.get("speed")
-    fast = "" if speed is None else f", {speed:.2f}× as fast"
-    if result.get("slower") is not None:
-        fast = f", slower than FP32 ({result['slower']:.2f}×): stay with FP32"
-    return f"{'interrupted, ' if outcome.interrupted else ''}{met}{fast}"
+    speed, verdict = result.get("speed"), result.get("verdict") or {}
+    fast = "" if speed is None or result.get("slower") else f", {speed:.2f}× as fast"
+    return f"{verdict.get('brief', met)}{fast}"
 
 
 # -- where rows are made ---------------------------------------------------------------------

@@ -117,6 +117,7 @@ def _renamed(raw: Any) -> Any:
 def _of_history(path: Path) -> Report:
     history = History.read(path)
     goal = recorded_goal(history.info)
+    higher = goal is None or goal.higher_is_better
     best = recorded(history.info, history.baseline).best(history.trials)
     state: State = "running" if _is_alive(path.parent) else "stopped"
     baseline = history.baseline
@@ -148,18 +149,18 @@ def _of_history(path: Path) -> Report:
         result=result,
         bar=None if goal is None or baseline is None else goal.bar(baseline.accuracy),
         # Read from a file, each looks recalled; in the run that is shown it was made.
-        trials=tuple(replace(trial_row(trial), recalled=False) for trial in history.trials),
+        trials=tuple(replace(trial_row(t, higher), recalled=False) for t in history.trials),
         ops=() if best is None else planned_rows(best.recipe),
         environment={f"{key} hash": value for key, value in history.fingerprint.items() if value},
-        higher_is_better=goal is None or goal.higher_is_better,
+        higher_is_better=higher,
         state=state,
     )
 
 
 def _lost(goal: Goal | None, baseline: Score | None, best: Trial | None) -> dict[str, str]:
-    if goal is None or baseline is None or best is None or best.accuracy is None:
+    if goal is None or baseline is None or best is None or best.score is None:
         return {}
-    lost = words.drop(goal, best.accuracy, baseline.accuracy)
+    lost = words.loss(goal, best.score, baseline.accuracy)
     return {"drop": lost, "allowed": words.allowed(goal)}
 
 
@@ -195,6 +196,13 @@ class ScoreShape:
 
 
 @dataclass(frozen=True)
+class VerdictShape:
+    brief: str
+    figures: str = ""
+    style: str = "fair"
+
+
+@dataclass(frozen=True)
 class MeasuredShape:
     fp32: float
     best: float
@@ -209,6 +217,8 @@ class MeasuredShape:
 @dataclass(frozen=True)
 class ResultShape:
     met: bool | None = None
+    verdict: VerdictShape | None = None
+    busy: bool = False
     goal: str = ""
     baseline: ScoreShape | None = None
     accuracy: float | None = None

@@ -6,7 +6,6 @@ import io
 import json
 import logging
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,7 @@ from lpot.core.goal import Goal
 from lpot.core.numerics.resample import Interval
 from lpot.core.recipe import OpKey
 from lpot.core.results.profile import Profile, ProfileRow
-from lpot.core.results.report import GraphNode, Report, TimeRow, finite, op_rows, trial_row
+from lpot.core.results.report import GraphNode, Report, TimeRow, finite, op_rows
 from lpot.core.results.result import Result
 from lpot.core.results.tensors import Contrast
 from lpot.core.tune import guarded
@@ -55,7 +54,7 @@ def make_report(job: Job, result: Result, insight: Insight) -> Report:
         framework=job.framework_word,
         result={**result.to_json(), **proof(job, result)},
         bar=None if baseline is None else job.goal.bar(baseline.accuracy),
-        trials=tuple(trial_row(trial) for trial in result.trials),
+        trials=result.rows,
         ops=op_rows(
             job.capability,
             result.recipe,
@@ -194,11 +193,11 @@ def proof(job: Job, result: Result) -> dict[str, Any]:
 
 def lost(goal: Goal, result: Result) -> dict[str, Any]:
     """The drop in the goal's own unit, with its interval where there is one."""
-    if result.baseline is None or result.accuracy is None:
+    if result.baseline is None or result.best is None or result.best.score is None:
         return {}
     found = result.interval
     return {
-        "drop": words.drop(goal, result.accuracy, result.baseline.accuracy),
+        "drop": words.loss(goal, result.best.score, result.baseline.accuracy),
         "allowed": words.allowed(goal),
         "drop_range": None if found is None else _range(goal, found),
     }
@@ -234,7 +233,7 @@ def _measured(result: Result) -> dict[str, Any] | None:
         "threads": bench.settings.threads or bench.settings.share(bench.cpu),
         "cpu": bench.cpu.name,
         "confidence": None if found is None else found.confidence,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "date": result.when,
     }
 
 

@@ -13,7 +13,7 @@ from lpot.core.batch import Inputs
 from lpot.core.errors import LpotError
 from lpot.core.evaluation.evaluate import FunctionEvaluator
 from lpot.core.framework import RUNTIMES
-from lpot.core.measure import compare
+from lpot.core.measure import compare_timings
 from lpot.core.model import Model
 from lpot.core.numerics.rounding import sqnr
 from lpot.core.ptq.distance import arrays, few
@@ -111,7 +111,7 @@ def told(job: Job, found: Rivals, measured: BenchmarkResult) -> Sequence[str]:
         row = rows.get(one.label)
         if row is None or row.timing is None:
             continue
-        ratio = compare(tuned.timing.rounds, row.timing.rounds)
+        ratio = compare_timings(tuned.timing, row.timing)
         if ratio.verdict == "faster" and ratio.ratio > best:
             best = ratio.ratio
             said = (

@@ -43,6 +43,8 @@ NAMES = {
     "tuning.accuracy_criterion.relative": "goal",
     "tuning.accuracy_criterion.absolute": "goal",
     "tuning.accuracy_criterion.higher_is_better": "goal",
+    "tuning.accuracy_criterion.proven": "goal",
+    "tuning.accuracy_criterion.really": "really",
 }
 
 
@@ -74,6 +76,7 @@ def tune(
     workspace: str | Path | None = None,
     new_run: bool = False,
     lenient: bool = False,
+    really: bool = False,
     trust: bool | None = None,
     signature: str | None = None,
     measure_speed: bool = True,
@@ -122,6 +125,8 @@ def tune(
             (docs/cluster.md); `./lpot_workspace/<framework>/<name>` by default.
         new_run: Start over instead of resuming the tuning in the same workspace.
         lenient: Only warn if a name in `keep_fp32` or in the config matches no op.
+        really: Take a bar that lets most of the score go, or an evaluation that looks wrong,
+            without a question.
         trust: Trust the model's file: allow ops that read or write files or call Python.
         signature: Which signature of a SavedModel to use, if it has several.
         measure_speed: Time FP32 and the best model at the end, alternately.
@@ -152,6 +157,7 @@ def tune(
         "tuning.random_seed": seed,
         "tuning.executor": executor,
         **_criterion(_one_of(goal, bar)),
+        "tuning.accuracy_criterion.really": really or None,
     }
     settled = change_config(read_config(config), changes, NAMES)
     request = Request(
@@ -214,7 +220,11 @@ def _criterion(goal: Goal | float | str | None) -> dict[str, Any]:
     if isinstance(goal, Goal):
         kind = "relative" if goal.relative is not None else "absolute"
         value = goal.relative if goal.relative is not None else goal.absolute
-        return {f"{place}.{kind}": value, f"{place}.higher_is_better": goal.higher_is_better}
+        return {
+            f"{place}.{kind}": value,
+            f"{place}.higher_is_better": goal.higher_is_better,
+            f"{place}.proven": goal.proven,
+        }
     if isinstance(goal, bool) or not isinstance(goal, int | float | str):
         raise ConfigError(
             f"given {a_kind(goal)}, expected a share such as 0.01 or '1%', or lpot.Goal",

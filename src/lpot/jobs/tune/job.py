@@ -19,6 +19,7 @@ from lpot.core.files.store import observations_path, save_observations
 from lpot.core.files.timetable import UNUSABLE, keep, recall
 from lpot.core.limits import Watch
 from lpot.core.model import Model
+from lpot.core.numerics.resample import Interval
 from lpot.core.progress import Listener, counted
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.results.result import Result
@@ -55,6 +56,21 @@ class Findings:
 
     def tradeoffs(self, recipe: Recipe, ask: Callable[[], Tradeoffs]) -> Tradeoffs:
         return self._answer("tradeoffs", recipe, ask, _tradeoffs_to_json, _tradeoffs_from_json)
+
+    def interval(
+        self, drop: str, recipe: Recipe, ask: Callable[[], Interval | None]
+    ) -> Interval | None:
+        """Where a drop lies. A rerun knows the scores alone; it must not forget what they prove."""
+        name = f"interval of {drop} {recipe.digest}"
+        found = ask()
+        if found is not None:
+            self._known[name] = found.to_json()
+            keep(self.place, self._known, "findings are")
+            return found
+        try:
+            return Interval(**self._known[name])
+        except UNUSABLE:
+            return None
 
     def _answer(
         self,

@@ -39,6 +39,7 @@ class Mode:
     """
 
     calibrates = True  # is a missing or wrong calibration loader an error?
+    for_speed = True  # is a model that is slower than FP32 no answer?
     takes_few_bits = True  # may rules ask few bits for the weights of single ops?
 
     def prepared(self, request: Request) -> Request:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from lpot.core.evaluation.evaluate import Evaluator
@@ -28,6 +29,7 @@ from lpot.jobs.tune.job import Job, Notes, begin
 from lpot.jobs.tune.mode import mode_of
 from lpot.jobs.tune.plan import Plan, make_plan
 from lpot.jobs.tune.request import Request
+from lpot.jobs.tune.sense import Sense, check_loss, proves
 from lpot.strategy.fewest import keeps_many
 from lpot.strategy.order import able
 
@@ -58,6 +60,8 @@ def _carry_out(plan: Plan, notes: Notes) -> Result:
         with interruptible(job.watch, listener), heard_by(listener):
             evaluator = make_evaluator(plan.request, plan.source, job.add_note)
             job = replace(job, evaluator=evaluator, held_out=held_out_evaluator(job))
+            if evaluator is not None:
+                check_loss(plan.request)
             job = plan.mode.ready(job)
             if plan.comes_to_nothing():
                 return float_result(job, plan.why_not(), met=evaluator is not None or None)
@@ -154,4 +158,6 @@ def _task(
         listener=job.listener,
         note=job.add_note,
         baseline_runs=job.config.tuning.accuracy_criterion.baseline_runs,
+        sense=Sense(job),
+        proves=partial(proves, job),
     )

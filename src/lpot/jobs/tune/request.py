@@ -29,6 +29,13 @@ class Door:
     dynamic: str  # how to ask for what needs no calibration
     again: str  # how to start over
     runtime: str  # how to name a runtime
+    loss: str  # how a bar is given: relative, absolute, or as what is to be kept
+    absolute: str
+    bar: str
+    lower: str  # how to say which way is up
+    higher: str
+    small: str  # how to ask for a small model, be it slow
+    really: str  # how to say that an odd bar, or an odd evaluation, is meant
 
 
 SCRIPT = Door(
@@ -40,6 +47,13 @@ SCRIPT = Door(
     dynamic="`approach: post_training_dynamic_quant`",
     again="use another workspace",
     runtime="`model.runtime: {}` in the yaml",
+    loss="tuning.accuracy_criterion.relative",
+    absolute="tuning.accuracy_criterion.absolute",
+    bar="`accuracy_criterion: {bar: 99%}` in the yaml",
+    lower="`accuracy_criterion: {higher_is_better: false}` in the yaml",
+    higher="`accuracy_criterion: {higher_is_better: true}` in the yaml",
+    small="`tuning.objective: modelsize` in the yaml",
+    really="`accuracy_criterion: {really: true}` in the yaml",
 )
 FUNCTION = Door(
     calib="calib",
@@ -50,6 +64,13 @@ FUNCTION = Door(
     dynamic='approach="dynamic"',
     again="use new_run=True",
     runtime='runtime="{}"',
+    loss="goal",
+    absolute="goal",
+    bar='bar="99%"',
+    lower="goal=lpot.Goal(…, higher_is_better=False)",
+    higher="goal=lpot.Goal(…, higher_is_better=True)",
+    small='config={"tuning": {"objective": "modelsize"}}',
+    really="really=True",
 )
 COMMAND = Door(
     calib="--calib",
@@ -60,6 +81,13 @@ COMMAND = Door(
     dynamic="--approach dynamic",
     again="use --new-run",
     runtime="--runtime {}",
+    loss="--relative",
+    absolute="--absolute",
+    bar="--bar 99%",
+    lower="--lower-is-better",
+    higher="leave out --lower-is-better, and `higher_is_better: false` in the yaml",
+    small="--objective modelsize",
+    really="--really",
 )
 
 

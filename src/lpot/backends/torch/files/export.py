@@ -20,8 +20,10 @@ from lpot.backends.torch.files.program import Program
 from lpot.backends.torch.kernels.decomposed import decomposed_ops
 from lpot.backends.torch.model import TorchModel
 from lpot.backends.torch.modules import LowModule
+from lpot.backends.torch.modules.attention import LowAttention
 from lpot.backends.torch.modules.base import StandIn
 from lpot.backends.torch.modules.half import HalfModule
+from lpot.backends.torch.modules.recurrent import LowRecurrent
 from lpot.backends.torch.modules.spelled import Side, Speller, spell
 from lpot.core.batch import Inputs
 from lpot.core.errors import BackendUnavailable, ConfigError, DataError, UnsupportedModel
@@ -42,6 +44,13 @@ class OnnxSpeller:
     def round(self, x: torch.Tensor, side: Side) -> torch.Tensor:
         codes = _node("QuantizeLinear", (x, side.scale, side.zero), torch.uint8, x.shape)
         return _node("DequantizeLinear", (codes, side.scale, side.zero), torch.float32, x.shape)
+
+    def round_to(
+        self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, levels: int
+    ) -> torch.Tensor:
+        point = zero.to(torch.uint8)
+        codes = _node("QuantizeLinear", (x, scale, point), torch.uint8, x.shape)
+        return _node("DequantizeLinear", (codes, scale, point), torch.float32, x.shape)
 
     def real(self, values: torch.Tensor, scale: torch.Tensor, axis: int | None) -> torch.Tensor:
         attributes = {} if axis is None else {"axis": axis}
@@ -70,6 +79,14 @@ class Pt2Speller:
         real: torch.Tensor = self._ops.dequantize_per_tensor(codes, *span)
         return real
 
+    def round_to(
+        self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, levels: int
+    ) -> torch.Tensor:
+        span = (scale, zero.to(torch.int64), 0, levels, torch.uint8)
+        codes = self._ops.quantize_per_tensor.tensor(x, *span)
+        real: torch.Tensor = self._ops.dequantize_per_tensor.tensor(codes, *span)
+        return real
+
     def real(self, values: torch.Tensor, scale: torch.Tensor, axis: int | None) -> torch.Tensor:
         if axis is None:
             return values.float() * scale
@@ -92,6 +109,14 @@ def export(model: TorchModel, path: Path, inputs: Inputs | None = None) -> Path:
     if writer is None:
         raise ConfigError(f"can't export to {path.name!r}: the name must end in .onnx or .pt2")
     path.parent.mkdir(parents=True, exist_ok=True)
+    halfway = [m for m in model.native.modules() if isinstance(m, LowRecurrent | LowAttention)]
+    if halfway:
+        logger.warning(
+            "%s: %d recurrent or attention layer(s) have int8 weights there and float inputs, "
+            "which were rounded while tuning: evaluate the file (`lpot benchmark --mode accuracy`)",
+            path.name,
+            len(halfway),
+        )
     positional, named = arguments(model.native, _two(inputs))
     try:
         writer(model.native, positional, named, path)

@@ -33,6 +33,12 @@ class Speller(Protocol):
         """Quantize to uint8 and back."""
         ...
 
+    def round_to(
+        self, x: torch.Tensor, scale: torch.Tensor, zero: torch.Tensor, levels: int
+    ) -> torch.Tensor:
+        """The same with a scale and a zero point that are computed from each batch."""
+        ...
+
     def real(self, values: torch.Tensor, scale: torch.Tensor, axis: int | None) -> torch.Tensor:
         """int8 weights as floats; without an axis there is one scale for all."""
         ...
@@ -65,6 +71,7 @@ class Spelled(StandIn):
         self.relu: bool = settings.relu
         outlet = settings.outlet if isinstance(low, LowConv) else None
         self.inlet = None if settings.inlet is None else Side(settings.inlet)
+        self.levels = 127 if settings.reduced else 255  # of a dynamic input
         self.outlet = None if outlet is None else Side(outlet)
         self.geometry: Geometry | None = low.geometry if isinstance(low, LowConv) else None
         self.pad = low._pad if isinstance(low, LowConv) else None
@@ -82,14 +89,20 @@ class Spelled(StandIn):
             x = functional.pad(x, self.pad, mode=self.pad_mode)
         if self.smooth is not None:
             x = x * self.smooth
-        if self.inlet is not None:
-            x = self.speller.round(x, self.inlet)
+        x = self.speller.round(x, self.inlet) if self.inlet is not None else self._measured(x)
         y = self._compute(x, self.weight)
         if self.relu:
             y = torch.relu(y)
         if self.outlet is not None:
             y = self.speller.round(y, self.outlet)
         return y
+
+    def _measured(self, x: torch.Tensor) -> torch.Tensor:
+        """A dynamic input, rounded by the range of its batch, as the kernels do."""
+        low, high = x.min().clamp(max=0.0), x.max().clamp(min=0.0)
+        scale = ((high - low) / self.levels).clamp(min=torch.finfo(torch.float32).tiny)
+        zero = torch.round(-low / scale).clamp(0, self.levels)
+        return self.speller.round_to(x, scale, zero, self.levels)
 
     def _compute(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         shape = self.geometry
