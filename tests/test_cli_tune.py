@@ -95,7 +95,7 @@ def test_quiet_says_the_verdict_alone() -> None:
 def test_running_again_goes_on() -> None:
     words = ("tune", *COMMON, "--eval", "judge:bad", "--really", "--strategy", "random", "--json")
     first = json.loads(run(*words, "--max-trials", "3").stdout)
-    again = run(*words, "--max-trials", "5")
+    again = run(*words, "--max-trials", "5", "--trust-history")
     assert (first["trials"], json.loads(again.stdout)["trials"]) == (3, 5)
     assert "recalled" in again.stderr
     fresh = json.loads(run(*words, "--max-trials", "2", "--new-run").stdout)

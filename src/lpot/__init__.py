@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lpot.benchmark import Benchmark as Benchmark
     from lpot.core.errors import LpotError as LpotError
     from lpot.core.evaluation.evaluate import takes_session as takes_session
+    from lpot.core.evaluation.identity import evaluation as evaluation
     from lpot.core.goal import Goal as Goal
     from lpot.core.results.result import Result as Result
     from lpot.jobs.inspect_tensors import compare_tensors as compare_tensors
@@ -36,6 +37,7 @@ _PUBLIC = {
     "Quantization": "lpot.quantization",
     "Result": "lpot.core.results.result",
     "compare_tensors": "lpot.jobs.inspect_tensors",
+    "evaluation": "lpot.core.evaluation.identity",
     "inspect_tensor": "lpot.jobs.inspect_tensors",
     "load": "lpot.jobs.load",
     "recover": "lpot.jobs.recover",

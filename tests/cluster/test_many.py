@@ -21,6 +21,8 @@ from click.testing import CliRunner, Result
 
 from cluster.conftest import Nodes
 from lpot.cli import cli
+from lpot.config.mistakes import ConfigMistakes
+from lpot.config.schema_matrix import load_matrix
 from patience import PATIENCE, wait_until
 from search import scoring
 
@@ -157,6 +159,15 @@ def test_names_must_differ(here: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("names", [("net/1", "net?1"), ("Net", "net")])
+def test_names_that_come_to_one_folder_are_refused(tmp_path: Path, names: tuple[str, str]) -> None:
+    models = [{"name": name, "model": "net.onnx"} for name in names]
+    path = tmp_path / "matrix.yaml"
+    path.write_text(json.dumps({"models": models}))
+    with pytest.raises(ConfigMistakes, match="would share a folder"):
+        load_matrix(path)
+
+
 def test_the_same_file_on_ray(here: Path, nodes: Nodes) -> None:
     nodes.add()
     path = write(here, executor="ray", address=nodes.address, workers=2)

@@ -24,7 +24,7 @@ def searched(passes: Callable[[float | None, Recipe], bool]) -> tuple[list[Recip
     levels.job = SimpleNamespace(add_note=notes.append)  # type: ignore[assignment]
     levels.settings = Structured(ratios=(0.4, 0.2))
     levels._inner = basic
-    levels._ready = lambda ratio: True  # type: ignore[method-assign]
+    levels._ready = lambda ratio, context: True  # type: ignore[method-assign]
     policy = Policy(levels.propose, settles=True)
     return drive(policy, WHERE, lambda recipe: passes(recipe.repairs.pruning, recipe)), notes
 

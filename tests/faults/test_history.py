@@ -86,7 +86,7 @@ def test_a_torn_history_is_gone_on_with(tune: Any, written: lpot.Result, lost: i
     path.write_bytes(path.read_bytes()[:-lost])
     judge = Falling()
     judge.calls = 4
-    again = tune(evaluate=judge, **OPTIONS)
+    again = tune(evaluate=judge, trust_history=True, **OPTIONS)
     assert [trial.recalled for trial in again.trials] == [True, True, True, lost == 1]
     assert again.recipe == written.recipe
     assert judge.calls == (4 if lost == 1 else 5)
@@ -223,15 +223,22 @@ DIFFERENT: dict[str, tuple[dict[str, Any], str]] = {
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_another_run_is_told_apart_and_kept(tune: Any, written: lpot.Result, what: str) -> None:
     changes, word = DIFFERENT[what]
-    old = written.history.read_bytes()
+    old = contents(written.workspace)
     judge = Falling()
     other = tune(evaluate=judge, **{**OPTIONS, **changes})
-    assert any(word in note and "kept as history-" in note for note in other.notes)
-    assert "a new history is started" in other.notes
+    assert any("another question" in note and word in note for note in other.notes)
     assert not any(trial.recalled for trial in other.trials)
-    (aside,) = written.history.parent.glob("history-*.jsonl")
-    assert aside.read_bytes() == old
+    assert contents(written.workspace) == old
+    assert other.workspace.parent == written.workspace
     assert judge.calls == 5
+    again = tune(evaluate=judge, **{**OPTIONS, **changes, "trust_history": True})
+    assert again.workspace == other.workspace and all(trial.recalled for trial in again.trials)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """What lies in a workspace, but for its lock."""
+    files = (path for path in folder.iterdir() if path.is_file() and path.name != "lock")
+    return {path.name: path.read_bytes() for path in files}
 
 
 def test_two_rules_on_other_ops_are_two_runs(tune: Any) -> None:
@@ -255,11 +262,11 @@ def test_coming_back_to_an_earlier_run_takes_its_history_up_again(
 ) -> None:
     tune(evaluate=Falling(), goal=0.2, **OPTIONS)
     judge = Falling()
-    back = tune(evaluate=judge, **OPTIONS)
+    back = tune(evaluate=judge, trust_history=True, **OPTIONS)
     assert judge.calls == 0
     assert all(trial.recalled for trial in back.trials)
     assert back.recipe == written.recipe
-    assert any("is resumed" in note for note in back.notes)
+    assert back.workspace == written.workspace
 
 
 def test_names_and_limits_do_not_make_another_run(tune: Any, written: lpot.Result) -> None:
@@ -268,18 +275,13 @@ def test_names_and_limits_do_not_make_another_run(tune: Any, written: lpot.Resul
     assert all(trial.recalled for trial in again.trials)
 
 
-def test_a_changed_eval_func_is_warned_about(tune: Any) -> None:
-    tune(evaluate=lambda model: 1.0, **OPTIONS)
-    same = tune(evaluate=Falling(), **OPTIONS)
-    assert any("changed since this history was written" in note for note in same.notes)
-
-
 def test_resume_takes_over_what_another_workspace_knows(
     tune: Any, written: lpot.Result, tmp_path: Path
 ) -> None:
     judge = Falling()
     config = {"tuning": {"workspace": {"resume": str(written.history)}}}
-    taken = tune(evaluate=judge, workspace=tmp_path / "other", config=config, **OPTIONS)
+    options = {**OPTIONS, "trust_history": True}
+    taken = tune(evaluate=judge, workspace=tmp_path / "other", config=config, **options)
     assert judge.calls == 0
     assert taken.recipe == written.recipe
     assert taken.path is not None and taken.path.is_file()
@@ -315,7 +317,7 @@ def test_failed_trials_are_tried_again_in_the_next_run(tune: Any) -> None:
 
     first = tune(evaluate=flaky, max_trials=1)
     assert first.trials[0].state is State.FAILED
-    again = tune(evaluate=flaky, max_trials=1)
+    again = tune(evaluate=flaky, max_trials=1, trust_history=True)
     assert again.trials[0].state is State.DONE
     assert [trial.state for trial in get_tuning_history(first.workspace)] == ["failed", "done"]
 

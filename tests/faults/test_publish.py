@@ -165,7 +165,7 @@ def test_a_damaged_checkpoint_is_written_again(tmp_path: Path) -> None:
 
     def tune() -> Any:
         options: dict[str, Any] = {"workspace": tmp_path, "measure_speed": False}
-        return lpot.tune(net, [(inputs(),)], judge, **options)
+        return lpot.tune(net, [(inputs(),)], judge, trust_history=True, **options)
 
     result = tune()
     good = {file.name: file.read_bytes() for file in result.path.iterdir()}

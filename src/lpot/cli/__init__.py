@@ -20,7 +20,7 @@ from lpot.cli.output import INTERRUPTED, WRONG_CALL, failure, verbosity
 from lpot.cli.report import dashboard, report
 from lpot.cli.tune import tune
 from lpot.cli.tune_all import tune_all, tune_row
-from lpot.cli.unexpected import unexpected
+from lpot.cli.unexpected import refuse_silent_exits, unexpected
 from lpot.core.errors import did_you_mean
 from lpot.version import VERSION
 
@@ -115,4 +115,5 @@ for _command in (
 
 def main() -> NoReturn:
     """The `lpot` command."""
+    refuse_silent_exits()
     cli.main(prog_name="lpot")

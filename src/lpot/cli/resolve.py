@@ -19,6 +19,7 @@ from lpot.core.errors import (
     a_kind,
     did_you_mean,
 )
+from lpot.core.interrupt import Terminated
 from lpot.core.loader import is_loader
 
 _REFERENCE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
@@ -37,6 +38,11 @@ class Blame(contextlib.AbstractContextManager[None]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        if isinstance(error, SystemExit) and not isinstance(error, Terminated):
+            raise self._kind(
+                f"{self._what} called sys.exit({error.code!r}), which would have ended the program "
+                "before anything was tuned"
+            ) from error
         if isinstance(error, Exception) and not isinstance(error, LpotError):
             raise self._kind(f"{self._what} raised {raised(error)}") from error
 

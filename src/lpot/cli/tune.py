@@ -36,6 +36,7 @@ KEYS = {
     "max_trials": "tuning.exit_policy.max_trials",
     "timeout": "tuning.exit_policy.timeout",
     "seed": "tuning.random_seed",
+    "trust_history": "tuning.workspace.trust_history",
 }
 EPILOG = """\b
 Examples:
@@ -90,6 +91,7 @@ model found is kept; 2 bad usage, config, model or data; 1 internal error; 130 i
 )
 @click.option("--workspace", type=KEPT, help="Folder or URL for history and results.")
 @click.option("--new-run", is_flag=True, help="Start over instead of resuming from the history.")
+@click.option("--trust-history", is_flag=True, help="Recall scores without evaluating FP32 again.")
 @click.option("--lenient", is_flag=True, help="Warn instead of failing when a name matches no op.")
 @click.option("--no-speed", is_flag=True, help="Don't measure speed.")
 @click.option(

@@ -1,10 +1,13 @@
-"""An error nobody foresaw, in one line: whose code it came from decides what is said."""
+"""An error nobody foresaw, in one line: whose code it came from decides what is said; and an end
+of the process that nobody would notice."""
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
+from typing import NoReturn
 
 from lpot.cli.output import INTERNAL, WRONG_CALL
 from lpot.core.blame import blamed, told
@@ -28,3 +31,20 @@ def unexpected(error: Exception, verbose: bool) -> tuple[str, int]:
     hint = "" if verbose else "\nrun with -v for the traceback"
     sys.stderr.write(f"{text}{hint}\n")
     return text, status
+
+
+def refuse_silent_exits() -> None:
+    """`os._exit(0)` in the user's code must not look like a tuning that went well."""
+    leave, ours = os._exit, os.getpid()
+
+    def leave_loudly(status: int) -> NoReturn:
+        if status == 0 and os.getpid() == ours:  # a child that the user's code forked may
+            sys.stderr.write(
+                "error: your code called os._exit(0), which ends the program before there is a "
+                "result: let it return\n"
+            )
+            sys.stderr.flush()
+            status = WRONG_CALL
+        leave(status)
+
+    os._exit = leave_loudly

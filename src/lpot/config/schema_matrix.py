@@ -13,6 +13,7 @@ from lpot.config.mistakes import ConfigMistakes, mistakes_of
 from lpot.config.read import read
 from lpot.config.schema_tuning import RayOptions
 from lpot.config.section import Section
+from lpot.core.files.workspace import safe_name
 
 
 class MatrixModel(Section):
@@ -59,7 +60,28 @@ class Matrix(Section):
             raise wrong(
                 f"given the name {twice[0]!r} twice: their results would be mixed up", key="models"
             )
+        places: dict[str, str] = {}
+        for model in self.models:
+            for goal in model.goals or self.goals:
+                for target in model.targets or self.targets:
+                    told = f"{model.name} · {goal} · {target}"
+                    other = places.setdefault(place_of(model.name, goal, target).casefold(), told)
+                    if other is not told:
+                        raise wrong(
+                            f"given {other!r} and {told!r}, which would share a folder: "
+                            "give names that differ in letters or digits",
+                            key="models",
+                        )
         return self
+
+
+def place_of(model: str, goal: str, target: str) -> str:
+    """The folder of a result, inside of the workspace.
+
+    >>> place_of("net/1", "1%", "this")
+    'net_1/1_-this'
+    """
+    return f"{safe_name(model)}/{safe_name(goal)}-{safe_name(target)}"
 
 
 def load_matrix(path: Path) -> Matrix:

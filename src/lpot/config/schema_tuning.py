@@ -270,6 +270,10 @@ class Workspace(Section):
         description="History to resume from.",
         examples=["./lpot_workspace/onnx/my_model/history.jsonl"],
     )
+    trust_history: Flag = Field(
+        default=False,
+        description="Use the scores of an earlier run without evaluating FP32 again.",
+    )
 
 
 class RayOptions(Section):

@@ -53,10 +53,10 @@ class Calibration:
             )
         # What the loader promises, else what its first batch shows (the last may be short).
         self.batch_size = self._loader.batch_size or self.first.size
-        self._fingerprint = fingerprint(self.first, self.length)
+        self._fingerprint = fingerprint(self.first, self.length, self._loader.content)
 
     def fingerprint(self) -> str:
-        """Of the first batch and the loader's length: cheap, and no sample is stored."""
+        """Of the first batch, the loader's length and what can be seen of its content."""
         return self._fingerprint
 
     def batches(self, sizes: Sequence[int]) -> Iterator[Inputs]:
@@ -112,8 +112,8 @@ class Calibration:
             raise CalibrationError(f"calibration data: {error}") from error
 
 
-def fingerprint(first: Batch, length: int | None) -> str:
-    digest = hashlib.sha256(f"{length}".encode())
+def fingerprint(first: Batch, length: int | None, content: str | None = None) -> str:
+    digest = hashlib.sha256(f"{length} {content}".encode())
     items = first.inputs.items() if isinstance(first.inputs, Mapping) else enumerate(first.inputs)
     for name, value in items:
         try:

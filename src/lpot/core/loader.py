@@ -14,6 +14,7 @@ import numpy as np
 
 from lpot.core.batch import size_in_bytes
 from lpot.core.errors import CalibrationError, a_kind
+from lpot.core.evaluation.identity import values_digest
 from lpot.core.interrupt import Terminated
 
 # A loader that keeps its own place is read ahead this far to bring it back to its beginning.
@@ -58,6 +59,12 @@ class Loader:
     @property
     def is_empty(self) -> bool:
         return not self._first
+
+    @property
+    def content(self) -> str | None:
+        """Digest of what is in it, where that can be told without reading it as a loader."""
+        listed = isinstance(self._given, list | tuple) or hasattr(self._given, "dataset")
+        return values_digest(self._given) if listed else None
 
     def peek(self) -> Any:
         """The first batch, copied; None of an empty loader."""

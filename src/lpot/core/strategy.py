@@ -67,6 +67,7 @@ class StrategyContext:
     objectives: Objectives = field(default_factory=Objectives)
     tradeoffs: Callable[[], Tradeoffs] = dict  # each config of each op, where that is known
     confirm: Callable[[Trial], Trial] = _as_it_is  # a trial that was raced out, on everything
+    forget: Callable[[Callable[[Recipe], bool]], None] = lambda which: None  # earlier scores
     budget: bool = False  # time was given to go on after the first recipe that meets the bar
     workers: int = 1  # trials that are made side by side: batches of so many cost no more time
 

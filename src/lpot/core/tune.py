@@ -79,6 +79,7 @@ class Task(Bench):
     context: StrategyContext = field(default_factory=StrategyContext)  # what strategies may know
     executor: Executor = serial
     note: Callable[[str], None] = lambda text: None  # what the user should read in the end, too
+    unchanged: Callable[[], None] = lambda: None  # raises where the evaluation changed FP32
     baseline_runs: int = 1  # more than one shows how much the evaluation itself varies
     sense: Callable[[Score, Trial | None], None] = lambda baseline, trial: None  # raises, or not
 
@@ -126,12 +127,15 @@ def _context(task: Task, search: _Search) -> StrategyContext:
         objectives=task.objectives,
         budget=task.has_budget,
         confirm=search.confirm,
+        forget=task.history.forget,
     )
 
 
 def score_baseline(task: Task) -> Score:
     """FP32's score; the mean of several where the evaluation's own noise is asked for."""
-    scores = [_score_once(task) for _ in range(max(1, task.baseline_runs))]
+    task.listener.phase("evaluating FP32")
+    scores = [evaluated(task.evaluate, task.model) for _ in range(max(1, task.baseline_runs))]
+    task.unchanged()
     accuracies = [score.accuracy for score in scores]
     score = replace(scores[0], accuracy=sum(accuracies) / len(accuracies))
     for warning in (
@@ -143,18 +147,19 @@ def score_baseline(task: Task) -> Score:
     score = replace(task.measure(task.model, score), size=task.model.nbytes)
     task.model.close()
     evaluate = task.evaluate
-    task.history.record_baseline(score, evaluate.identity, evaluate.memory)
+    pieces = evaluate.pieces.get(None) if task.baseline_runs <= 1 else None
+    task.history.record_baseline(score, evaluate.identity, evaluate.memory, pieces)
     return score
 
 
-def _score_once(task: Task) -> Score:
-    task.listener.phase("evaluating FP32")
-    score = guarded(lambda: task.evaluate(task.model))
+def evaluated(evaluate: Evaluator, model: Model, race: Race | None = None) -> Score:
+    """The score of FP32, or of a model that had one: what goes wrong ends the tuning."""
+    score = guarded(lambda: evaluate(model, race))
     if isinstance(score, LpotError) and not isinstance(score, EvaluationError):
         raise score
     if isinstance(score, Exception):
         known = isinstance(score, EvaluationError)
-        said = str(score) if known else f"{task.evaluate.name} raised {raised(score)}"
+        said = str(score) if known else f"{evaluate.name} raised {raised(score)}"
         raise EvaluationError(f"on the FP32 baseline: {said}") from score
     return score
 
@@ -319,23 +324,26 @@ class _Search:
         improved = self.preference.prefers(trial, before)
         if improved:
             self.best = trial
-        self._tell(trial, self.best)
+        self._tell(trial, self.best, improved)
         if improved and not trial.recalled:
             self._keep(trial, model, before)
         if model is not None:
             model.close()
 
-    def _tell(self, trial: Trial, best: Trial | None) -> None:
+    def _tell(self, trial: Trial, best: Trial | None, improved: bool = False) -> None:
         """Written down first: a listener may be the user's, and raise."""
+        pieces = self.task.evaluate.pieces.get(trial.recipe) if improved else None
         try:
             if not trial.recalled:
-                self.task.history.append(trial)
+                self.task.history.append(trial, pieces)
         finally:
             self.task.listener.trial(trial, best)
 
     def _keep(self, trial: Trial, model: Model | None, before: Trial | None) -> None:
         """Put the best on disk. One that can't be saved is no result: its trial has failed."""
-        error = guarded(lambda: self.task.keep(trial, model or self._build(trial.recipe)))
+        if model is not None:  # an evaluation may have changed it: another one is built
+            model.close()
+        error = guarded(lambda: self.task.keep(trial, self._build(trial.recipe)))
         if isinstance(error, WorkspaceError) and not isinstance(error, SaveError):
             raise error
         if isinstance(error, Exception):
@@ -346,12 +354,11 @@ class _Search:
             self._tell(failed, before)
 
     def _build(self, recipe: Recipe) -> Model:
-        """The model of a trial that was made in another process."""
         return self.task.backend.build(self.task.model, recipe, self.task.observe(recipe.samples))
 
 
 def attempt(bench: Bench, recipe: Recipe, baseline: Score, number: int, race: Race | None) -> Made:
-    """Build and score one recipe. Whatever goes wrong becomes a FAILED trial with its cause."""
+    """Build and score one recipe. What goes wrong becomes a FAILED trial with its cause."""
     # Bad calibration data are no fault of the recipe: they end the search, with their own error.
     observations = bench.observe(recipe.samples)
     start = time.monotonic()

@@ -16,9 +16,9 @@ from lpot.core.files.history import NAME, History
 from lpot.core.files.store import load_observations, observations_path
 from lpot.core.model import Model
 from lpot.core.repairs import pruned
-from lpot.core.trial import Trial
+from lpot.core.trial import State, Trial
 from lpot.jobs.benchmark.plan import deployed
-from lpot.jobs.compress.variants import attach
+from lpot.jobs.compress.variants import attach, origin_of
 from lpot.jobs.load import load
 from lpot.jobs.storage.workspace import fetched
 from lpot.jobs.tune.job import Keeping, weights_folder
@@ -43,7 +43,11 @@ def recover(model: Any, history: str | Path, number: int) -> Model:
         source = trained_model(backend, source, path.parent, found.fingerprint["training"])
     ratio = trial.recipe.repairs.pruning
     if ratio is not None:
-        attach(backend, source, path.parent, pruned(ratio))
+        if trial.state is State.DONE and found.recall(trial.recipe) is None:
+            raise HistoryError(
+                f"{path}: trial {number} was made from a pruned model that was trained again since"
+            )
+        attach(backend, source, path.parent, pruned(ratio), origin_of(found.fingerprint))
     static = any(config.mode == "static" for config in trial.recipe.ops.values())
     observations = None
     place = observations_path(path.parent, found.fingerprint)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
+import lpot
+import onnx_models
 from lpot.cli import cli
 from lpot.core.errors import HistoryError
 from lpot.core.files.history import History
@@ -170,3 +173,33 @@ def test_the_page_can_be_written_elsewhere_or_not(tmp_path: Path) -> None:
     refused = run("report", str(folder), "--output", str(tmp_path / "no" / "x.html"))
     assert refused.exit_code == 2
     assert "can't write the page" in refused.output
+
+
+def test_a_better_trial_whose_model_was_never_saved_is_not_named(tmp_path: Path) -> None:
+    """Killed between the line of the history and the model's file."""
+    scores = iter([1.0, *[0.5] * 9])
+    found = lpot.tune(
+        onnx_models.mlp(),
+        onnx_models.feeds(onnx_models.mlp()),
+        lambda model: next(scores),
+        workspace=tmp_path,
+        measure_speed=False,
+        progress=False,
+        max_trials=1,
+    )
+    assert found.best is not None and found.baseline is not None
+    for name in ("result.json", "report.json", "lock"):
+        (tmp_path / name).unlink()
+    history = History.open(tmp_path / "history.jsonl", History.read(found.history).fingerprint)
+    ops = found.best.recipe.low_ops
+    better = replace(
+        found.best,
+        number=2,
+        recipe=found.best.recipe.with_float(ops[:1]),
+        score=Score(0.999),
+        met=True,
+    )
+    history.append(better)
+    report = read_report(tmp_path)
+    assert report.result["accuracy"] == found.accuracy
+    assert any("trial 2 scored 0.999" in note for note in report.result["notes"])

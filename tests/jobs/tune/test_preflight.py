@@ -107,7 +107,8 @@ def test_an_open_history_tells_the_time(request_: Request) -> None:
     assert "has 1 trial" in told(found, "history") and found.seconds is not None
     other = onnx_models.mlp()
     changed = preflight(replace(request, model=other, calib=onnx_models.feeds(other)))
-    assert "belongs to another model" in told(changed, "history")
+    assert "none yet" in told(changed, "history")
+    assert any("holds the answer to another question" in check.text for check in changed.checks)
 
 
 def test_a_workspace_in_use_is_told(request_: Request) -> None:

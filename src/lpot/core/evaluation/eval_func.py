@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import inspect
 import math
 import time
@@ -15,7 +13,9 @@ import numpy as np
 from lpot.core.batch import as_array
 from lpot.core.blame import raised
 from lpot.core.errors import EvaluationError, a_kind
+from lpot.core.evaluation.identity import of_function
 from lpot.core.evaluation.race import Race
+from lpot.core.evaluation.recheck import Recheck
 from lpot.core.evaluation.tally import USUAL, Bounds, SampleScores, Tally, is_part, read_part, width
 from lpot.core.model import Model
 from lpot.core.numerics.resample import PieceBox
@@ -122,7 +122,7 @@ class FunctionEvaluator:
         self.function = function
         self.listener = listener or Listener()
         self.name = f"{word} {getattr(function, '__qualname__', type(function).__qualname__)}"
-        self.identity = source_hash(function)
+        self.identity = of_function(function)
         self.takes_session = bool(getattr(function, _MARK, False))
         self._limited = _takes_limit(function)
         self._declared = _declared_bounds(function, self.name)
@@ -147,7 +147,8 @@ class FunctionEvaluator:
 
     def _score(self, model: Model, target: Any, race: Race | None) -> Score:
         start = time.perf_counter()
-        race = race if self._trusted else None
+        # Whoever compares samples needs no bounds.
+        race = race if self._trusted or isinstance(race, Recheck) else None
         lost = self._look(target, race, start) if self._limited and race is not None else None
         if lost is not None:
             return lost
@@ -199,19 +200,16 @@ class FunctionEvaluator:
             tally = self._add(tally, value)
             done += 1
             self.listener.step(done)
-            lost = race.lost(tally, time.perf_counter() - start) if race else None
+            spent = time.perf_counter() - start
+            lost = race.lost(tally, spent, self._scores) if race else None
             if lost is not None:
                 parts.close()
                 return lost
 
     def _look(self, target: Any, race: Race, start: float) -> Score | None:
         """A first look at few samples, where these can be enough to lose the bar."""
-        everything, earliest = race.baseline.samples, race.earliest(self._bounds)
-        if not everything or earliest is None:
-            return None
-        # More than that, since not each of them will be wrong; a dear look is not worth it.
-        limit = max(-(-3 * earliest // 2), everything // 6)
-        if limit > everything // 3:
+        limit = race.first_look(self._bounds)
+        if limit is None:
             return None
         value = self.function(target, limit=limit)
         if isinstance(value, Generator):  # can be left at any batch: no look beforehand is needed
@@ -222,7 +220,7 @@ class FunctionEvaluator:
             raise EvaluationError(
                 f"{self.name} was asked for the first {limit} samples and scored {tally.seen}"
             )
-        return race.lost(tally, time.perf_counter() - start)
+        return race.lost(tally, time.perf_counter() - start, self._scores)
 
     def _add(self, tally: Tally, value: Any) -> Tally:
         part = read_part(value, self.name)
@@ -275,25 +273,3 @@ def _declared_bounds(function: Callable[..., Any], who: str) -> Bounds | None:
     if not low < high:
         raise EvaluationError(f"{who}.bounds is {given!r:.80}: expected (lower, higher)")
     return low, high
-
-
-def source_hash(function: Callable[..., Any]) -> str | None:
-    """Hash of a function's source, to notice that it changed between runs.
-
-    Of a `functools.partial` the function inside counts, of a callable object its `__call__`.
-    """
-    target: Any = inspect.unwrap(function)
-    while isinstance(target, functools.partial):
-        target = inspect.unwrap(target.func)
-    if not inspect.isroutine(target) and not inspect.isclass(target):
-        target = type(target).__call__
-    try:
-        text = inspect.getsource(target)
-    except (OSError, TypeError):
-        code = getattr(target, "__code__", None)
-        if code is None:
-            return None
-        # Constants tell `return 0.5` from `return 0.6`; inner code objects print their address.
-        constants = [value for value in code.co_consts if not hasattr(value, "co_code")]
-        text = f"{code.co_code.hex()}{code.co_names}{constants}"
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy as np
 from lpot.core.batch import Batch, Reader
 from lpot.core.errors import DataError, a_kind
 from lpot.core.evaluation.course import Course, hardness
-from lpot.core.evaluation.eval_func import FunctionEvaluator, as_number, source_hash, takes_session
+from lpot.core.evaluation.eval_func import FunctionEvaluator, as_number, takes_session
+from lpot.core.evaluation.identity import Identity, of_loader, source_hash
 from lpot.core.evaluation.metric import Metric, Told
 from lpot.core.evaluation.race import Race
 from lpot.core.evaluation.tally import SampleScores, width
@@ -33,13 +35,13 @@ __all__ = [
 
 
 class Evaluator(Protocol):
-    """Gives a Score for a model. `identity` tells whether it is the one of an earlier run."""
+    """Gives a Score for a model. `identity` helps to tell whether it is that of an earlier run."""
 
     name: str  # as messages call it
     pieces: PieceBox  # scores by sample, of the evaluations made here
 
     @property
-    def identity(self) -> str | None: ...
+    def identity(self) -> Identity: ...
 
     @property
     def memory(self) -> Any:
@@ -82,7 +84,8 @@ class MetricEvaluator:
         self.postprocess = postprocess
         self.listener = listener or Listener()
         self.reference = reference  # the FP32 model, for metrics that compare with its outputs
-        self.name = self.identity = f"metric {type(metric).__qualname__}"
+        self.name = f"metric {type(metric).__qualname__}"
+        self._limit = iteration
         self._course = Course(loader, iteration)
         self._reader: Reader | None = None
         self.pieces = PieceBox()
@@ -109,7 +112,8 @@ class MetricEvaluator:
             if not self._course.is_known:
                 hard.append(hardness(preds, self._losses(), batch.size))
             self.listener.step(number)
-            lost = race.lost(self.told.tally, time.perf_counter() - start) if race else None
+            spent = time.perf_counter() - start
+            lost = race.lost(self.told.tally, spent, scores) if race else None
             if lost is not None:
                 return lost
         if not samples:
@@ -120,6 +124,11 @@ class MetricEvaluator:
         pieces = self.told.pieces or scores.pieces(value)
         self.pieces.put(model.recipe, pieces)
         return Score(value, time.perf_counter() - start, self._count(value, samples))
+
+    @cached_property
+    def identity(self) -> Identity:
+        scoring = f"{self.name}, {self._limit}"
+        return of_loader(self.loader, scoring, self.metric, self.postprocess)
 
     def _read(self, raw: Any, model: Model) -> Batch:
         """The way of reading is found with the first model and kept for all."""

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lpot.core.evaluation.tally import Bounds, Tally
+from lpot.core.evaluation.tally import Bounds, SampleScores, Tally
 from lpot.core.goal import Goal
 from lpot.core.trial import Score, Trial
 
@@ -18,8 +18,13 @@ class Race:
     goal: Goal
     baseline: Score
 
-    def lost(self, tally: Tally | None, seconds: float) -> Score | None:
-        """A Score with bounds once the bar is out of reach, whatever is still to come."""
+    def lost(
+        self, tally: Tally | None, seconds: float, scores: SampleScores | None = None
+    ) -> Score | None:
+        """A Score with bounds once the bar is out of reach, whatever is still to come.
+
+        `scores` are those of single samples so far, for races that compare these.
+        """
         everything = self.baseline.samples
         if tally is None or not everything or tally.seen >= everything:
             return None
@@ -45,6 +50,15 @@ class Race:
             return 1
         allowed = abs(best - self.goal.bar(self.baseline.accuracy)) / abs(best - worst)
         return min(everything, math.floor(allowed * everything + 1e-9) + 1)
+
+    def first_look(self, bounds: Bounds) -> int | None:
+        """The number of samples of a first look that may be enough; None if it is not worth it."""
+        everything, earliest = self.baseline.samples, self.earliest(bounds)
+        if not everything or earliest is None:
+            return None
+        # More than that, since not each of them will be wrong.
+        limit = max(-(-3 * earliest // 2), everything // 6)
+        return None if limit > everything // 3 else limit
 
 
 def saving(trials: Sequence[Trial], baseline: Score | None) -> str | None:

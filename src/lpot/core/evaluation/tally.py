@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import math
+import zlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -119,6 +121,41 @@ class MeanPieces:
         total = float(counts.sum())
         return float(counts @ self.scores) / total if total else math.nan
 
+    def to_json(self) -> dict[str, str] | None:
+        """For the history; None where that would be too much, or the samples have odd names."""
+        if not 0 < len(self.scores) <= MOST_KEPT:
+            return None
+        keys = np.asarray(self.keys)
+        if keys.dtype.kind not in "iu":
+            return None
+        return {"keys": _packed(keys.astype("<i8")), "scores": _packed(self.scores.astype("<f8"))}
+
+    @classmethod
+    def from_json(cls, raw: Any) -> MeanPieces:
+        """Raises KeyError, TypeError or ValueError for what is no such thing."""
+        scores = np.frombuffer(_unpacked(raw["scores"]), "<f8")
+        keys = np.frombuffer(_unpacked(raw["keys"]), "<i8")
+        rows = keys.reshape(len(scores), -1) if len(scores) else keys.reshape(0, 1)
+        if rows.shape[1] == 1:
+            return cls(rows[:, 0].tolist(), scores)
+        return cls(list(map(tuple, rows.tolist())), scores)
+
+
+def _packed(array: np.ndarray) -> str:
+    return base64.b64encode(zlib.compress(np.ascontiguousarray(array).tobytes(), 6)).decode()
+
+
+def _unpacked(text: str) -> bytes:
+    """No more than was ever packed: a history may be anybody's file."""
+    reader = zlib.decompressobj()
+    try:
+        return reader.decompress(base64.b64decode(text, validate=True), 16 * MOST_KEPT)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+
+
+MOST_KEPT = 1_000_000  # samples whose scores are written down
+
 
 class SampleScores:
     """Collects the scores of one evaluation, batch by batch, in whatever order these come."""
@@ -137,6 +174,15 @@ class SampleScores:
         count = range(len(scores))
         self._keys += [(batch, at) for at in count] if isinstance(batch, int) else list(batch)
         self._scores.append(np.asarray(scores, np.float64))
+
+    def __len__(self) -> int:
+        return len(self._keys) if self._known else 0
+
+    def so_far(self) -> MeanPieces | None:
+        """What was scored until now; None where single samples are not told."""
+        if not len(self):
+            return None
+        return MeanPieces(self._keys, np.concatenate(self._scores))
 
     def pieces(self, mean: float) -> MeanPieces | None:
         """None where single samples were not told, or where the score is not their mean."""

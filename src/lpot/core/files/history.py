@@ -9,6 +9,7 @@ pickle.
 from __future__ import annotations
 
 import logging
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -17,11 +18,14 @@ from types import MappingProxyType
 from typing import Any
 
 from lpot.core.errors import HistoryError, WorkspaceError
+from lpot.core.evaluation.identity import Identity
+from lpot.core.evaluation.tally import MeanPieces
 from lpot.core.files.draft import beside, sync_folder
 from lpot.core.files.journal import (
     FORMAT,
     Fingerprint,
     Found,
+    differences,
     key_of,
     make_line,
     no_garbage,
@@ -57,11 +61,12 @@ class History:
     ) -> None:
         self.path = path
         self._copy = copy
-        self.fingerprint = dict(fingerprint)
-        self.info = dict(info)  # framework, name and goal, for those who read it later
+        self.fingerprint, self.info = dict(fingerprint), dict(info)  # framework, name and goal
         self.baseline: Score | None = None
-        self.evaluator: str | None = None  # hash of eval_func's source at the baseline
+        self.evaluator: Identity | None = None  # as it was at the baseline
         self.memory: Any = None  # what the baseline taught the evaluator
+        self.pieces: dict[str, MeanPieces] = {}  # scores by sample: of a recipe; of FP32 under ""
+        self.intervals: dict[str, Any] = {}  # of the drop, by recipe
         self.trials: list[Trial] = []
         self.notes: list[str] = []
         self._known: dict[str, Trial] = {}
@@ -87,7 +92,7 @@ class History:
             return history
         history._forget()
         if found.fingerprint is not None:
-            differing = _differences(found.fingerprint, fingerprint)
+            differing = differences(found.fingerprint, fingerprint)
             aside = _keep_aside(path, key_of(found.fingerprint))
             history.notes.append(
                 f"the history here belongs to another run ({'; '.join(differing)}): kept as "
@@ -121,11 +126,45 @@ class History:
         """What is known of a recipe. A trial that failed in an earlier run is worth another try."""
         return self._known.get(recipe.digest)
 
-    def record_baseline(self, score: Score, evaluator: str | None, memory: Any = None) -> None:
+    def record_baseline(
+        self, score: Score, evaluator: Identity | None, memory: Any = None, pieces: Any = None
+    ) -> None:
         self.baseline, self.evaluator, self.memory = score, evaluator, memory
-        entry = {"kind": "baseline", "score": score.to_json(), "evaluator": evaluator}
-        entry["run"] = key_of(self.fingerprint)
-        self._append(entry if memory is None else {**entry, "memory": memory})
+        entry = {
+            "kind": "baseline",
+            "score": score.to_json(),
+            "evaluator": None if evaluator is None else evaluator.to_json(),
+            "run": key_of(self.fingerprint),
+            **({} if memory is None else {"memory": memory}),
+        }
+        self._append({**entry, **self._kept_pieces("", pieces)})
+
+    def record_interval(self, recipe: Recipe, interval: Mapping[str, Any]) -> None:
+        self.intervals[recipe.digest] = dict(interval)
+        self._append({"kind": "interval", "digest": recipe.digest, "interval": dict(interval)})
+
+    def forget(self, which: Callable[[Recipe], bool]) -> None:
+        """What these were made from is no more: they are tried again."""
+        gone = [digest for digest, trial in self._known.items() if which(trial.recipe)]
+        if gone:
+            self._append({"kind": "forget", "digests": gone})
+        for digest in gone:
+            del self._known[digest]
+
+    def begin_another(self) -> Path:
+        """The scores here are another evaluation's: they are kept aside, and none is left."""
+        aside = _keep_aside(self.path, f"{key_of(self.fingerprint)}-other-evaluation")
+        self._forget()
+        self._append(self._header())
+        sync_folder(self.path.parent)
+        return aside
+
+    def _kept_pieces(self, digest: str, pieces: Any) -> dict[str, Any]:
+        raw = pieces.to_json() if isinstance(pieces, MeanPieces) else None
+        if raw is None:
+            return {}
+        self.pieces[digest] = pieces
+        return {"pieces": raw}
 
     def is_deadly(self, recipe: Recipe) -> bool:
         """Has the process died in it so often that it is not tried again?"""
@@ -154,23 +193,35 @@ class History:
         if left:
             self._append({"kind": "leave", "digests": left})
 
-    def append(self, trial: Trial) -> None:
+    def append(self, trial: Trial, pieces: Any = None) -> None:
+        """`pieces`: its scores by sample, of one that may be the best."""
         self.trials.append(trial)
         self._learn(trial)
         self._settle(trial)
-        self._append({"kind": "trial", "run": key_of(self.fingerprint), **trial.to_json()})
+        entry = {"kind": "trial", "run": key_of(self.fingerprint), **trial.to_json()}
+        self._append({**entry, **self._kept_pieces(trial.recipe.digest, pieces)})
 
     def adopt(self, other: History) -> None:
         """Take over what another journal of the same run knows (`workspace.resume`)."""
-        differing = _differences(other.fingerprint, self.fingerprint)
+        differing = differences(other.fingerprint, self.fingerprint)
         if differing:
             self.notes.append(f"{other.path} is not resumed: {'; '.join(differing)}")
             return
         if self.baseline is None and other.baseline is not None:
-            self.record_baseline(other.baseline, other.evaluator, other.memory)
+            pieces = other.pieces.get("")
+            self.record_baseline(other.baseline, other.evaluator, other.memory, pieces)
+        elif self.baseline is not None and other.baseline is not None:
+            here, there = self.baseline.accuracy, other.baseline.accuracy
+            if not math.isclose(here, there, rel_tol=1e-6, abs_tol=1e-12):
+                self.notes.append(
+                    f"{other.path} is not resumed: FP32 scored {there:.6g} there and {here:.6g} "
+                    "here, so its evaluation was another one"
+                )
+                return
         for trial in other.trials:
             if trial.state is State.DONE and self.recall(trial.recipe) is None:
-                self.append(replace(trial, number=len(self.trials) + 1))
+                pieces = other.pieces.get(trial.recipe.digest)
+                self.append(replace(trial, number=len(self.trials) + 1), pieces)
 
     # -- lines -------------------------------------------------------------------------------
 
@@ -237,6 +288,7 @@ class History:
     def _forget(self) -> None:
         self.baseline, self.evaluator, self.memory = None, None, None
         self.trials, self._known, self._begun = [], {}, {}
+        self.pieces, self.intervals = {}, {}
 
     def _mend(self, found: Found) -> None:
         """Nothing half is left for the next line to run into; what is dropped is kept aside."""
@@ -274,13 +326,20 @@ class History:
 
     def _replay(self, entry: Mapping[str, Any]) -> None:
         if entry["kind"] == "baseline":
-            self.baseline, self.evaluator = Score.from_json(entry["score"]), entry.get("evaluator")
+            self.baseline = Score.from_json(entry["score"])
+            self.evaluator = Identity.from_json(entry.get("evaluator"))
             self.memory = entry.get("memory")
+            self._take_pieces("", entry)
         elif entry["kind"] == "begin":
             self._begun[entry["digest"]] = self._begun.get(entry["digest"], 0) + 1
         elif entry["kind"] == "leave":
             for digest in entry["digests"]:
                 self._begun.pop(digest, None)
+        elif entry["kind"] == "forget":
+            for digest in entry["digests"]:
+                self._known.pop(digest, None)
+        elif entry["kind"] == "interval":
+            self.intervals[str(entry["digest"])] = dict(entry["interval"])
         elif entry["kind"] == "trial":
             trial = Trial.from_json(entry)
             if type(entry["digest"]) is not str:
@@ -291,6 +350,11 @@ class History:
             self.trials.append(trial)
             self._settle(trial)
             self._learn(trial)
+            self._take_pieces(entry["digest"], entry)
+
+    def _take_pieces(self, digest: str, entry: Mapping[str, Any]) -> None:
+        if "pieces" in entry:
+            self.pieces[digest] = MeanPieces.from_json(entry["pieces"])
 
     def _learn(self, trial: Trial) -> None:
         if trial.state is State.DONE:
@@ -320,17 +384,6 @@ class History:
         self.notes.append(
             f"{told}: the undamaged part is used, and the original kept as {aside.name}"
         )
-
-
-def _differences(old: Mapping[str, str], new: Fingerprint) -> list[str]:
-    words = {
-        "model": "the model differs",
-        "config": "the configuration differs",
-        "data": "the calibration data differ (a shuffling loader? fix its seed)",
-        "versions": "versions differ",
-    }
-    keys = sorted({*old, *new})
-    return [words.get(key, f"{key} differs") for key in keys if old.get(key) != new.get(key)]
 
 
 def _aside(path: Path, word: str) -> Path:

@@ -7,10 +7,11 @@ import gc
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 FORMAT = 1
-KINDS = ("header", "baseline", "begin", "leave", "trial")
+KINDS = ("header", "baseline", "begin", "leave", "trial", "interval", "forget")
 CHECK = b', "check": "'
 Fingerprint = Mapping[str, str]
 
@@ -71,6 +72,29 @@ class Found:
         return f"{len(self.bad)} lines of the history (line {shown}) are torn or were edited"
 
 
+def question_of(path: Path) -> Fingerprint | str | None:
+    """Whose history lies there: the fingerprint in its header; its key alone where that is
+    damaged; None where there is none, or where nobody can tell."""
+    with contextlib.suppress(OSError), path.open("rb") as stream:
+        for raw in stream:
+            entry = read_line(raw)
+            if isinstance(entry, str):
+                continue
+            if entry["kind"] == "header" and isinstance(entry.get("fingerprint"), Mapping):
+                return {str(key): str(text) for key, text in entry["fingerprint"].items()}
+            if isinstance(entry.get("run"), str):
+                return str(entry["run"])
+    return None
+
+
+def is_of(there: Fingerprint | str, question: Fingerprint) -> bool:
+    """Is it a history of this question? A training's outcome has a name of its own, which is no
+    part of it."""
+    if isinstance(there, str):
+        return there == key_of(question)
+    return {name: text for name, text in there.items() if name != "training"} == dict(question)
+
+
 def make_line(entry: Mapping[str, Any]) -> bytes:
     """Keys are sorted, so that the checksum is of the very bytes that are written."""
     text = json.dumps(entry, sort_keys=True, ensure_ascii=False)
@@ -113,3 +137,17 @@ def key_of(fingerprint: Mapping[str, str]) -> str:
     """A run's short name: what belongs to it is kept under this when another run moves in."""
     text = json.dumps(dict(sorted(fingerprint.items())))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """What makes them two runs, in words."""
+    words = {
+        "model": "the model differs",
+        "config": "the configuration differs",
+        "data": "the calibration data differ (a shuffling loader? fix its seed)",
+        "versions": "versions differ",
+        "pruning": "the pruning or its training data differ",
+        "loop": "the training differs",
+    }
+    keys = sorted({*old, *new})
+    return [words.get(key, f"{key} differs") for key in keys if old.get(key) != new.get(key)]

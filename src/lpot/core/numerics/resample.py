@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -155,6 +156,33 @@ class PieceBox:
 
     def __init__(self) -> None:
         self._kept: dict[str, Pieces] = {}
+        self._intervals: dict[str, Interval] = {}
+        self._record: Callable[[Recipe, Mapping[str, Any]], None] = lambda recipe, interval: None
+
+    def resume(
+        self,
+        pieces: Mapping[str, Any],
+        intervals: Mapping[str, Any],
+        record: Callable[[Recipe, Mapping[str, Any]], None],
+    ) -> None:
+        """What earlier evaluations found, by recipe, and where intervals are written down."""
+        self._kept = {**pieces, **self._kept}
+        self._record = record
+        for digest, raw in intervals.items():
+            with contextlib.suppress(TypeError):  # of another version
+                self._intervals[digest] = Interval(**raw)
+
+    def interval(self, recipe: Recipe, goal: Goal, seed: int) -> Interval | None:
+        """How sure the drop is: as it was found once, or from the pieces. None without these."""
+        known = self._intervals.get(recipe.digest)
+        before, after = self.get(None), self.get(recipe)
+        if known is not None or before is None or after is None:
+            return known
+        found = paired_interval(before, after, goal, seed)
+        if found is not None:
+            self._intervals[recipe.digest] = found
+            self._record(recipe, found.to_json())
+        return found
 
     def put(self, recipe: Recipe | None, pieces: Any) -> None:
         """Whatever a metric calls its pieces: what can't be scored again is let go."""

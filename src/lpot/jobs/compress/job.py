@@ -18,6 +18,7 @@ from lpot.core.compress.samples import first, first_batches
 from lpot.core.compress.settings import Distill, Structured
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import ConfigError, HistoryError, LpotError
+from lpot.core.evaluation.identity import data_digest
 from lpot.core.files.card import read_card
 from lpot.core.limits import Watch
 from lpot.core.loader import length_of
@@ -28,8 +29,8 @@ from lpot.core.space import TuningSpace
 from lpot.core.strategy import Policy, Proposals, StrategyContext
 from lpot.core.trial import Trial
 from lpot.jobs.compress.sensitivity import Pruned, Sensitivity, Workbench
-from lpot.jobs.compress.variants import folder_of, keep_statistics
-from lpot.jobs.tune.evaluation import yaml_loader
+from lpot.jobs.compress.variants import folder_of, keep_statistics, origin_of
+from lpot.jobs.tune.evaluation import plain, yaml_loader
 from lpot.jobs.tune.job import Job
 from lpot.jobs.tune.mode import Mode
 from lpot.jobs.tune.plan import Plan
@@ -40,6 +41,7 @@ from lpot.strategy.ranges import other_ranges
 
 
 SECTION = "pruning.approach.structured"
+TRAIN = "pruning.train"
 
 
 def settings(config: Config) -> Structured:
@@ -178,9 +180,16 @@ class Pruning(Mode):
     ) -> None:
         check_compression(request, config, backend, model, calibrated)
 
-    def facts(self, plan: Plan) -> Mapping[str, str]:
-        told = json.dumps(settings(plan.config).to_json(), sort_keys=True)
-        return {"pruning": hashlib.sha256(told.encode()).hexdigest()[:32]}
+    def question(self, plan: Plan) -> Mapping[str, str]:
+        """What a pruned model is trained with decides as much as how."""
+        section = None if plan.config.pruning is None else plan.config.pruning.train
+        given = plan.request.train
+        if given is None and section is not None and section.dataloader is not None:
+            given = yaml_loader(plan.config, section.dataloader, f"{TRAIN}.dataloader")
+        data = data_digest(given)
+        told = [settings(plan.config).to_json(), plain(section), data]
+        text = json.dumps(told, sort_keys=True, default=str)
+        return {"pruning": hashlib.sha256(text.encode()).hexdigest()[:32]}
 
     def ready(self, job: Job) -> Job:
         """The job whose search goes through levels of pruning."""
@@ -211,7 +220,7 @@ class Levels:
         if job.request.train is not None:
             return TrainingData(job.request.train)
         if train is not None and train.dataloader is not None:
-            path = "pruning.train.dataloader"
+            path = f"{TRAIN}.dataloader"
             return TrainingData(yaml_loader(job.config, train.dataloader, path), path)
         assert job.calibration is not None  # the plan was checked
         job.add_note(
@@ -227,7 +236,7 @@ class Levels:
         search goes on, and the fastest counts."""
         pruned_met = False
         for ratio in self.settings.ratios:
-            if not self._ready(ratio):
+            if not self._ready(ratio, context):
                 continue
             outcome = yield from self._level(space, context, ratio)
             if outcome == "met":
@@ -275,7 +284,7 @@ class Levels:
 
     # -- pruned models ------------------------------------------------------------------------
 
-    def _ready(self, ratio: float) -> bool:
+    def _ready(self, ratio: float, context: StrategyContext) -> bool:
         """The pruned and trained model of this level; from an earlier run where there is one."""
         word, backend = pruned(ratio), self.job.backend
         assert isinstance(backend, Prunable)
@@ -284,6 +293,7 @@ class Levels:
         if variant is not None:
             self._tell(word, words, variant)
         else:
+            context.forget(lambda recipe: recipe.repairs.pruning == ratio)
             try:
                 variant = self._made(ratio, word, folder)
             except Stopped as stopped:
@@ -326,8 +336,7 @@ class Levels:
 
     @property
     def _origin(self) -> str:
-        told = json.dumps(self.job.fingerprint, sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:32]
+        return origin_of(self.job.fingerprint)
 
     def _earlier(self, folder: Path) -> tuple[Model | None, str]:
         try:

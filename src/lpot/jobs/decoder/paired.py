@@ -24,6 +24,7 @@ import numpy as np
 
 from lpot.core.errors import EvaluationError
 from lpot.core.evaluation.evaluate import run_all
+from lpot.core.evaluation.identity import Identity
 from lpot.core.evaluation.race import Race
 from lpot.core.model import Model
 from lpot.core.numerics.resample import Counts, PieceBox
@@ -129,7 +130,9 @@ class PairedPerplexity:
     def __init__(self, windows: TokenWindows, metric: Any, listener: Listener | None = None):
         self.windows = windows
         self.listener = listener or Listener()
-        self.name = self.identity = f"metric {type(metric).__qualname__}"
+        self.name = f"metric {type(metric).__qualname__}"
+        text = digest(windows.ids, windows.labels)
+        self.identity = Identity(stated=f"text {text}, {self.name}")
         self.pieces = PieceBox()
         self._order = spread(len(windows.ids))
         self._fp32: list[float] = []  # summed loss of each window, in the order of the text
@@ -138,8 +141,9 @@ class PairedPerplexity:
 
     def keep_in(self, folder: Path) -> None:
         """Where FP32's losses are kept: a run that was killed, or another one, finds them there."""
-        text = digest(self.windows.ids, self.windows.labels)
-        self._known = KnownLosses(folder / f"losses-{text}.jsonl")
+        self._known = KnownLosses(
+            folder / f"losses-{digest(self.windows.ids, self.windows.labels)}.jsonl"
+        )
 
     def __call__(self, model: Model, race: Race | None = None) -> Score:
         start = time.perf_counter()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from lpot.core import words
 from lpot.core.backend import Trainable
-from lpot.core.numerics.resample import Interval, paired_interval
+from lpot.core.numerics.resample import Interval
 from lpot.core.recipe import OpKey
 from lpot.core.results.result import Result
 from lpot.core.trial import State
@@ -116,28 +116,19 @@ def _next_steps(job: Job, result: Result) -> list[str]:
 
 
 def with_interval(job: Job, result: Result) -> Result:
-    """The result with `interval`: of the samples' scores, or as it was when they were known."""
-    if result.best is None or result.baseline is None or result.interrupted:
+    """The result with `interval`; pieces of scores that were made elsewhere are not known."""
+    kept = None if job.evaluator is None else job.evaluator.pieces
+    if result.best is None or result.interrupted:
         return result
-    scores = f"{result.baseline.accuracy!r} to {result.accuracy!r}, {job.goal}"
-    found = job.findings.interval(scores, result.best.recipe, lambda: _interval(job, result))
+    job.listener.phase("estimating the uncertainty of the drop")
+    seed = job.config.tuning.random_seed
+    found = None if kept is None else kept.interval(result.best.recipe, job.goal, seed)
     if found is None:
-        _say_unknown(job, result)
+        if kept is None or kept.get(None) is None or kept.get(result.best.recipe) is None:
+            _say_unknown(job, result)
         return result
     job.add_note(_sentence(job, found))
     return replace(result, interval=found)
-
-
-def _interval(job: Job, result: Result) -> Interval | None:
-    """None where an evaluation was made elsewhere, or before, and left a score alone."""
-    kept = None if job.evaluator is None else job.evaluator.pieces
-    assert result.best is not None
-    before = None if kept is None else kept.get(None)
-    after = None if kept is None else kept.get(result.best.recipe)
-    if before is None or after is None:
-        return None
-    job.listener.phase("estimating the uncertainty of the drop")
-    return paired_interval(before, after, job.goal, job.config.tuning.random_seed)
 
 
 def _say_unknown(job: Job, result: Result) -> None:

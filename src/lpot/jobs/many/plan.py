@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from lpot.config.schema_matrix import Matrix, MatrixModel
-from lpot.core.files.workspace import safe_name
+from lpot.config.schema_matrix import Matrix, MatrixModel, place_of
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ def _cell(matrix: Matrix, model: MatrixModel, goal: str, target: str) -> Cell:
     for word, value in (("--calib", model.calib), ("--eval", model.eval)):
         options += [] if value is None else [word, value]
     options += [] if matrix.measure_speed else ["--no-speed"]
-    place = f"{safe_name(model.name)}/{safe_name(goal)}-{safe_name(target)}"
+    place = place_of(model.name, goal, target)
     told = [options, [_stamp(text) for text in (model.model, model.config)]]
     key = hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
     options += ["--workspace", f"{matrix.workspace.rstrip('/')}/{place}"]

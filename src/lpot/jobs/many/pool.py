@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lpot.core.backend import Observations
+from lpot.core.evaluation.identity import Identity
 from lpot.core.files.history import History
 from lpot.core.trial import Score
 
@@ -17,7 +18,7 @@ class Pool:
 
     def __init__(self) -> None:
         self._observed: dict[Any, Observed] = {}
-        self._baselines: dict[Any, tuple[Score, str | None, Any]] = {}
+        self._baselines: dict[Any, tuple[Score, Identity | None, Any, Any]] = {}
 
     def observed(self, key: Any, calibrate: Callable[[], Observed]) -> Observed:
         """The statistics of this model on these data; made once."""
@@ -32,4 +33,5 @@ class Pool:
 
     def take_baseline(self, key: Any, history: History) -> None:
         if history.baseline is not None:
-            self._baselines[key] = (history.baseline, history.evaluator, history.memory)
+            pieces = history.pieces.get("")
+            self._baselines[key] = (history.baseline, history.evaluator, history.memory, pieces)

@@ -10,6 +10,7 @@ from typing import Any
 
 from lpot.core import words
 from lpot.core.errors import HistoryError
+from lpot.core.files.card import read_card, recipe_of
 from lpot.core.files.draft import is_alive
 from lpot.core.files.history import NAME, History
 from lpot.core.files.untrusted import checked, read_json
@@ -125,6 +126,13 @@ def _of_history(path: Path) -> Report:
     failed = [trial for trial in history.trials if trial.error is not None]
     # A line that is being written looks torn: that is no news while the run goes on.
     notes = [] if state == "running" else list(history.notes)
+    saved = best if best is None or state == "running" else _on_disk(path.parent, best, history)
+    if best is not None and saved is not best and saved is not None:
+        notes.append(
+            f"trial {best.number} scored {best.accuracy:.6g}, and the process ended before its "
+            f"model was saved: the model here is that of trial {saved.number}; run it again"
+        )
+        best = saved
     if failed and not scored:
         notes.append(f"all {len(failed)} trial(s) failed, the last with: {failed[-1].error}")
     floats = [] if best is None else [key.name for key in best.recipe.float_ops]
@@ -155,6 +163,20 @@ def _of_history(path: Path) -> Report:
         higher_is_better=higher,
         state=state,
     )
+
+
+def _on_disk(folder: Path, best: Trial, history: History) -> Trial:
+    """The trial whose model lies in the folder; the best one where there is no other."""
+    for place in folder.glob("*.card.json"):
+        model = place.with_name(place.name.removesuffix(".card.json"))
+        card = read_card(model)
+        recipe = recipe_of(card, model) if "goal" in card else None
+        if recipe is None or recipe.digest == best.recipe.digest:
+            continue
+        known = [t for t in history.trials if t.recipe.digest == recipe.digest and t.score]
+        if known:
+            return known[-1]
+    return best
 
 
 def _lost(goal: Goal | None, baseline: Score | None, best: Trial | None) -> dict[str, str]:

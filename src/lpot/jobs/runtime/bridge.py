@@ -26,7 +26,6 @@ from lpot.jobs.tune.request import Request
 PLACE = "model.runtime"
 NATIVE, AUTO = "native", "auto"
 OWN: Mapping[str, str] = {"onnx": "onnxruntime"}  # framework → what its own runtime is called
-ONNX_FILE = "model.onnx"
 
 
 def framework_of(request: Request) -> str:
@@ -76,7 +75,8 @@ def _exported(request: Request, home: Backend[Any], backend: Backend[Any]) -> Re
     reader = Reader(model.input_names, model.tries())
     batch = reader(loader.peek()).inputs
     request.listener.phase("exporting the model to ONNX")
-    path = _folder(request, home.name) / ONNX_FILE
+    # By content: another model's run in the same folder must not write over it.
+    path = _folder(request, home.name) / f"{model.fingerprint()[:8]}.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         model.export_onnx(path, batch)

@@ -35,7 +35,8 @@ class Segments:
         """Safe when this returns. `journal` is the local file, which has the line already."""
         self._lease.check()
         self._number += 1
-        if self._number == 0 or self._parts >= MOST_PARTS:
+        is_new = journal.stat().st_size == len(line)  # the one before was put aside
+        if self._number == 0 or is_new or self._parts >= MOST_PARTS:
             self._write_whole(journal)
         else:
             self._store.write(self._name("part"), line)

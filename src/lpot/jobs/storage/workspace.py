@@ -18,6 +18,7 @@ from pathlib import Path
 
 from lpot.core.errors import WorkspaceError
 from lpot.core.files.draft import is_alive
+from lpot.core.files.journal import Fingerprint, differences, is_of, key_of, question_of
 from lpot.core.files.workspace import Workspace, fresh_folder, safe_name
 from lpot.jobs.storage.lease import Lease, is_held
 from lpot.jobs.storage.mirror import Mirror
@@ -52,6 +53,40 @@ def workspace_at(place: str | Path, new_run: bool = False) -> Workspace:
         number += 1
         found = ObjectStore(f"{url}-run{number}")
     return RemoteWorkspace(found)
+
+
+def own_workspace(
+    place: str | Path, question: Fingerprint, beside: bool = False
+) -> tuple[Workspace, str]:
+    """The workspace of one question at a place, and why it is not that very place.
+
+    What answers another question stays as it is: this one's folder lies inside, or `beside` where
+    nobody chose the place. Its name is that of the model where this alone differs.
+    """
+    first = workspace_at(place)
+    there = question_of(first.history)
+    if there is None or is_of(there, question):
+        return first, ""
+    model, key = question["model"][:8], key_of(question)[:8]
+    names = [key] if isinstance(there, str) or there.get("model") == question["model"] else [model]
+    names += [f"{model}-{key}"] * (names != [key])
+    found: list[Workspace] = []
+    for name in names:
+        inside = f"{str(place).rstrip('/')}/{name}"
+        is_near = beside or is_url(place)
+        other = workspace_at(f"{str(place).rstrip('/')}-{name}" if is_near else inside)
+        theirs = question_of(other.history)
+        if theirs is not None and is_of(theirs, question):
+            found = [other]
+            break
+        found += [other] if theirs is None else []
+    chosen = found[0] if found else workspace_at(f"{place}-{key}", new_run=True)
+    why = "; ".join(differences(there, question)) if isinstance(there, dict) else "another run"
+    where = getattr(chosen, "url", chosen.folder)
+    return chosen, (
+        f"{place} holds the answer to another question ({why}): it stays as it is, and this run "
+        f"is kept in {where}"
+    )
 
 
 def fetched(place: str | Path) -> Path:
@@ -139,7 +174,8 @@ class RemoteWorkspace(Workspace):
 
     def copy_line(self, line: bytes) -> None:
         if self._segments is not None:
-            if not self._segments.has_begun:
+            is_new = self.history.stat().st_size == len(line)
+            if is_new or not self._segments.has_begun:
                 self.sync()  # what was put aside is safe before its objects go
             self._segments.append(line, self.history)
 

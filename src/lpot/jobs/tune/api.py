@@ -40,6 +40,7 @@ NAMES = {
     "tuning.exit_policy.timeout": "timeout",
     "tuning.random_seed": "seed",
     "tuning.executor": "executor",
+    "tuning.workspace.trust_history": "trust_history",
     "tuning.accuracy_criterion.relative": "goal",
     "tuning.accuracy_criterion.absolute": "goal",
     "tuning.accuracy_criterion.higher_is_better": "goal",
@@ -75,6 +76,7 @@ def tune(
     output: str | Path | None = None,
     workspace: str | Path | None = None,
     new_run: bool = False,
+    trust_history: bool | None = None,
     lenient: bool = False,
     really: bool = False,
     trust: bool | None = None,
@@ -124,6 +126,8 @@ def tune(
         workspace: The folder for history, report and best model, or a URL such as s3://bucket/run
             (docs/cluster.md); `./lpot_workspace/<framework>/<name>` by default.
         new_run: Start over instead of resuming the tuning in the same workspace.
+        trust_history: Use the scores of an earlier run as they are, without evaluating FP32 again
+            to see that the evaluation is still the same.
         lenient: Only warn if a name in `keep_fp32` or in the config matches no op.
         really: Take a bar that lets most of the score go, or an evaluation that looks wrong,
             without a question.
@@ -156,6 +160,7 @@ def tune(
         "tuning.exit_policy.timeout": timeout,
         "tuning.random_seed": seed,
         "tuning.executor": executor,
+        "tuning.workspace.trust_history": trust_history,
         **_criterion(_one_of(goal, bar)),
         "tuning.accuracy_criterion.really": really or None,
     }

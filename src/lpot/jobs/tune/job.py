@@ -19,7 +19,6 @@ from lpot.core.files.store import observations_path, save_observations
 from lpot.core.files.timetable import UNUSABLE, keep, recall
 from lpot.core.limits import Watch
 from lpot.core.model import Model
-from lpot.core.numerics.resample import Interval
 from lpot.core.progress import Listener, counted
 from lpot.core.recipe import OpConfig, OpKey, Recipe
 from lpot.core.results.result import Result
@@ -56,21 +55,6 @@ class Findings:
 
     def tradeoffs(self, recipe: Recipe, ask: Callable[[], Tradeoffs]) -> Tradeoffs:
         return self._answer("tradeoffs", recipe, ask, _tradeoffs_to_json, _tradeoffs_from_json)
-
-    def interval(
-        self, drop: str, recipe: Recipe, ask: Callable[[], Interval | None]
-    ) -> Interval | None:
-        """Where a drop lies. A rerun knows the scores alone; it must not forget what they prove."""
-        name = f"interval of {drop} {recipe.digest}"
-        found = ask()
-        if found is not None:
-            self._known[name] = found.to_json()
-            keep(self.place, self._known, "findings are")
-            return found
-        try:
-            return Interval(**self._known[name])
-        except UNUSABLE:
-            return None
 
     def _answer(
         self,
@@ -274,7 +258,7 @@ class Job(Plan):
     def baseline_key(self) -> tuple[str, ...]:
         """What FP32's score depends on: not on the goal, and not on the target."""
         evaluation = self.config.evaluation.model_dump_json(exclude_unset=True, fallback=str)
-        known = None if self.evaluator is None else self.evaluator.identity
+        known = None if self.evaluator is None else self.evaluator.identity.to_json()
         return (self.fingerprint_of_model, evaluation, str(known))
 
     def build(self, recipe: Recipe) -> Model:
@@ -336,7 +320,7 @@ def begin(plan: Plan, listener: Listener, notes: Notes) -> Job:
     notes.listener = listener
     for text in plan.remarks:
         notes.add(text)
-    fingerprint = {**plan.facts, **plan.mode.facts(plan)}
+    fingerprint = dict(plan.mode.facts(plan))
     key = (plan.fingerprint_of_model, fingerprint["data"], plan.space.samples)
     observe = Statistics(
         backend=plan.backend,

@@ -34,8 +34,8 @@ Loop = Callable[[Any], Any]
 class Mode:
     """Quantization after training, static or dynamic. The others override what they do otherwise.
 
-    In the order of a tuning: `prepared`, `bound`, `check`, `space`, `policy`, `loop`, `facts`,
-    `kind`, `ready`, `trained`.
+    In the order of a tuning: `prepared`, `bound`, `check`, `space`, `policy`, `loop`, `question`,
+    `facts`, `kind`, `ready`, `trained`.
     """
 
     calibrates = True  # is a missing or wrong calibration loader an error?
@@ -112,9 +112,13 @@ class Mode:
 
         return Job
 
-    def facts(self, plan: Plan) -> Mapping[str, str]:
-        """What scores depend on besides what they always do."""
+    def question(self, plan: Plan) -> Mapping[str, str]:
+        """What the answer depends on besides what it always does."""
         return {}
+
+    def facts(self, plan: Plan) -> Mapping[str, str]:
+        """What scores depend on: the question, and what was found in its workspace."""
+        return plan.question
 
     def ready(self, job: Job) -> Job:
         """The job whose search is to run."""

@@ -34,7 +34,7 @@ from lpot.core.model import Model
 from lpot.core.space import Capability, TuningSpace
 from lpot.core.strategy import Policy
 from lpot.jobs.settings import with_name
-from lpot.jobs.storage.workspace import workspace_at
+from lpot.jobs.storage.workspace import own_workspace, workspace_at
 from lpot.jobs.tune.evaluation import calibration_loader
 from lpot.jobs.tune.mode import Loop, Mode, mode_of
 from lpot.jobs.tune.request import Door, Request
@@ -85,6 +85,11 @@ class Plan:
             "versions": _hash({"lpot": VERSION, **self.backend.versions()}),
         }
 
+    @cached_property
+    def question(self) -> dict[str, str]:
+        """What a folder belongs to: an answer to another one is not written over."""
+        return {**self.facts, **self.mode.question(self)}
+
     def comes_to_nothing(self) -> bool:
         """Is even the recipe with the most in low precision the FP32 model?"""
         if not self.space.choices:
@@ -120,7 +125,7 @@ def make_plan(request: Request) -> Plan:
     mode.check(request, config, backend, model, calibration is not None)
     if calibration is not None or mode.calibrates:
         _check_calibration(request.door, backend, model, calibration, space)
-    return Plan(
+    plan = Plan(
         request=request,
         mode=mode,
         config=config,
@@ -135,7 +140,7 @@ def make_plan(request: Request) -> Plan:
         goal=goal(config),
         objectives=objectives(config),
         limits=limits(config),
-        workspace=_workspace(request, config, framework or backend.name),
+        workspace=Workspace(default_folder(framework or backend.name, config.model.name)),
         loop=mode.loop(request, config, backend),
         remarks=(
             *request.remarks,
@@ -145,6 +150,7 @@ def make_plan(request: Request) -> Plan:
             *mode.unused(request, config),
         ),
     )
+    return _placed(plan)
 
 
 def _backend(
@@ -210,9 +216,16 @@ def _check_calibration(
         raise CalibrationError(f"the first calibration batch: {error}") from error
 
 
-def _workspace(request: Request, config: Config, framework: str) -> Workspace:
+def _placed(plan: Plan) -> Plan:
+    """The plan with a workspace that belongs to its question."""
+    request, config = plan.request, plan.config
     given = request.workspace or config.tuning.workspace.path
-    return workspace_at(given or default_folder(framework, config.model.name), request.new_run)
+    framework = config.model.framework or plan.backend.name
+    place = given or default_folder(framework, config.model.name)
+    if request.new_run:
+        return replace(plan, workspace=workspace_at(place, new_run=True))
+    workspace, why = own_workspace(place, plan.question, beside=not given)
+    return replace(plan, workspace=workspace, remarks=(*plan.remarks, *filter(None, [why])))
 
 
 def _hash(value: Any) -> str:

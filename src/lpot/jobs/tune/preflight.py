@@ -152,7 +152,7 @@ class _Look:
             yield Check("evaluation", "warn", text)
         elif isinstance(self.evaluator, MetricEvaluator):
             batches = length_hint(self.evaluator.loader, 0) or "an unknown number of"
-            yield Check("evaluation", "ok", f"{self.evaluator.identity} over {batches} batches")
+            yield Check("evaluation", "ok", f"{self.evaluator.name} over {batches} batches")
         else:
             name = getattr(self.plan.request.eval_func, "__qualname__", "eval_func")
             yield Check("evaluation", "ok", f"{name}: can be called with one model")
@@ -220,12 +220,8 @@ class _Look:
         except HistoryError as error:
             yield Check("history", "warn", f"{error}; it will be set aside")
             return
-        if self.known.fingerprint.get("model") != self.plan.fingerprint_of_model:
-            self.known = None
-            yield Check("history", "note", f"{path} belongs to another model: it will be set aside")
-            return
         count = len(self.known.trials)
-        text = f"{path} has {count} trial(s): the run resumes from them if config and data match"
+        text = f"{path} has {count} trial(s): the run goes on from them"
         yield Check("history", "ok", text)
 
     def evaluation_seconds(self) -> float | None:

@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from lpot.core.errors import EvaluationError, WorkspaceBusy
 from lpot.core.evaluation.evaluate import Evaluator
+from lpot.core.evaluation.identity import Identity, values_digest
+from lpot.core.evaluation.race import Race
+from lpot.core.evaluation.recheck import Answer, Known, Recheck, compare, part_of
+from lpot.core.evaluation.tally import MeanPieces
 from lpot.core.files.history import History
+from lpot.core.files.journal import is_of, question_of
 from lpot.core.files.workspace import check_output
 from lpot.core.interrupt import interruptible
 from lpot.core.limits import BAR_IS_MET
+from lpot.core.model import Model
+from lpot.core.preference import recorded
 from lpot.core.progress import Chorus, heard_by
 from lpot.core.results.result import Result
+from lpot.core.trial import Score, Trial
 from lpot.core.trust import trusting
-from lpot.core.tune import Executor, Outcome, Task, score_baseline, serial, tune
+from lpot.core.tune import Executor, Outcome, Task, evaluated, score_baseline, serial, tune
 from lpot.jobs.callbacks.aside import called_back
 from lpot.jobs.execute.choose import chosen_executor
 from lpot.jobs.finish.held_out import held_out_evaluator
@@ -63,6 +73,8 @@ def _carry_out(plan: Plan, notes: Notes) -> Result:
             if evaluator is not None:
                 check_loss(plan.request)
             job = plan.mode.ready(job)
+            if evaluator is None or plan.comes_to_nothing():
+                opened(job)  # whose folder it is stands in the history, even if nothing else does
             if plan.comes_to_nothing():
                 return float_result(job, plan.why_not(), met=evaluator is not None or None)
             return _build_once(job) if evaluator is None else _search(job, evaluator)
@@ -102,31 +114,130 @@ def _tell_what_was_cut_off(job: Job, outcome: Outcome) -> None:
         )
 
 
-def open_history(job: Job, evaluator: Evaluator) -> History:
+def opened(job: Job) -> History:
+    """The history of the workspace, which may have been another's since the plan was made."""
+    there = question_of(job.workspace.history)
+    if there is not None and not is_of(there, job.question):
+        raise WorkspaceBusy(
+            f"{job.workspace.folder}: another tuning has just begun here: run again, and a folder "
+            "of its own is chosen"
+        )
     info = {
         "framework": job.backend.name,
         "name": job.config.model.name,
         "goal": job.goal.to_json(),
         "objectives": job.objectives.to_json(),
     }
-    history = History.open(job.workspace.history, job.fingerprint, info, job.workspace.copy_line)
+    return History.open(job.workspace.history, job.fingerprint, info, job.workspace.copy_line)
+
+
+def open_history(job: Job, evaluator: Evaluator) -> History:
+    history = opened(job)
     resume = job.config.tuning.workspace.resume
     if resume:
         history.adopt(History.read(fetched(resume)))
     for text in history.notes:
         job.add_note(text)
-    if history.baseline is None:
-        return history
-    done = sum(trial.score is not None for trial in history.trials)
-    job.add_note(f"continuing from {history.path}: baseline and {done} trial(s) are known")
-    known, now = history.evaluator, evaluator.identity
-    if known is not None and now is not None and known != now:
-        job.add_note(
-            f"warning: {evaluator.name} changed since this history was written; its "
-            "scores are used anyway. If they are no longer valid, delete "
-            f"{history.path} or {job.request.door.again}"
-        )
+    if history.baseline is not None:
+        _check_evaluation(job, evaluator, history)
+    evaluator.pieces.resume(history.pieces, history.intervals, history.record_interval)
     return history
+
+
+def _check_evaluation(job: Job, evaluator: Evaluator, history: History) -> None:
+    """Old scores are used for the evaluation that made them, and for no other."""
+    assert history.baseline is not None
+    done = sum(trial.score is not None for trial in history.trials)
+    known = f"continuing from {history.path}: baseline and {done} trial(s) are known"
+    before, now = history.evaluator or Identity(), evaluator.identity
+    if job.config.tuning.workspace.trust_history:
+        job.add_note(f"{known}, and used without a look at the evaluation (trust_history)")
+        return
+    if before.stated is not None and now.stated is not None:
+        same = before.stated == now.stated
+        told = f"the evaluation is the same by its own word ({now.stated})"
+        if not same:
+            told = f"the evaluation says that it is {now.stated}, and was {before.stated}"
+        answer = Answer(same, told)
+    elif before.differs_from(now):
+        answer = Answer(False, "the evaluation uses other data than when this history was written")
+    else:
+        answer = _evaluated_again(job, history, before.looks_like(now))
+    if answer.same:
+        job.add_note(f"{known}; {answer.words}")
+        return
+    aside = history.begin_another()
+    job.add_note(
+        f"{answer.words}: the {done} score(s) known here are another evaluation's and kept as "
+        f"{aside.name}; the search begins anew"
+    )
+
+
+def _evaluated_again(job: Job, history: History, looks_alike: bool) -> Answer:
+    """FP32, and the best trial too where not all can be seen to be as it was; with an evaluator of
+    its own, which learns nothing for the search."""
+    assert history.baseline is not None
+    fp32 = Known(history.baseline, history.pieces.get(""))
+    enough = part_of(fp32) if looks_alike else None
+    race = None if enough is None else Recheck(job.goal, history.baseline, enough=enough, seen=[])
+    answer = compare(fp32, partial(_evaluate, job, history, job.model), race)
+    answer = replace(answer, words=f"FP32 was evaluated again and {answer.words}")
+    if not answer.same or looks_alike:
+        return answer
+    best = _best_whole(job, history)
+    if best is None or best.score is None:
+        return answer
+    model = job.build(best.recipe)
+    again = compare(
+        Known(best.score, history.pieces.get(best.recipe.digest)),
+        partial(_evaluate, job, history, model),
+        None,
+    )
+    model.close()
+    words = f"{answer.words}, and trial {best.number} {again.words}"
+    return Answer(again.same, words if again.same else f"trial {best.number} {again.words} now")
+
+
+def _evaluate(
+    job: Job, history: History, model: Model, race: Race | None
+) -> tuple[Score, MeanPieces | None]:
+    evaluator = make_evaluator(job.request, job.source)
+    assert evaluator is not None
+    evaluator.remember(history.memory)
+    job.listener.phase("evaluating again, to see that the evaluation is the same")
+    score = evaluated(evaluator, model, race)
+    pieces = evaluator.pieces.get(model.recipe)
+    return score, pieces if isinstance(pieces, MeanPieces) else None
+
+
+def _best_whole(job: Job, history: History) -> Trial | None:
+    """The best trial that was evaluated on everything, and can be built without a training."""
+    if job.loop is not None:
+        return None
+    whole = [
+        trial
+        for trial in history.trials
+        if trial.score is not None
+        and not trial.score.raced_out
+        and trial.recipe.repairs.pruning is None
+        and all(config.mode != "weight_only" for config in trial.recipe.ops.values())
+    ]
+    return recorded(history.info, history.baseline).best(whole)
+
+
+def _unchanged(job: Job) -> Callable[[], None]:
+    """Candidates are built from FP32 as it was given, not as an evaluation left it."""
+    given = job.request.eval_func is not None and job.model is job.source
+    before = values_digest(job.source.native) if given else None
+
+    def check() -> None:
+        if before is not None and values_digest(job.source.native) != before:
+            raise EvaluationError(
+                f"{job.request.door.evaluate} changed the FP32 model that it was given: let it "
+                "work on a copy (copy.deepcopy), or undo what it does"
+            )
+
+    return check
 
 
 def _task(
@@ -157,6 +268,7 @@ def _task(
         has_budget=job.limits.timeout > 0,
         listener=job.listener,
         note=job.add_note,
+        unchanged=_unchanged(job),
         baseline_runs=job.config.tuning.accuracy_criterion.baseline_runs,
         sense=Sense(job),
         proves=partial(proves, job),

@@ -19,7 +19,7 @@ from lpot.core.blame import raised
 from lpot.core.calibration import ENDLESS_SAMPLES, Calibration, owned
 from lpot.core.compress.training_data import TrainingData
 from lpot.core.errors import ConfigError, LpotError, TrainingError, a_kind
-from lpot.core.evaluation.eval_func import source_hash
+from lpot.core.evaluation.identity import data_digest, source_hash
 from lpot.core.files.store import load_observations, observations_path
 from lpot.core.model import Model
 from lpot.core.tune import guarded
@@ -119,11 +119,15 @@ class QuantizationAware(Mode):
     def unused(self, request: Request, config: Config) -> list[str]:
         return []
 
+    def question(self, plan: Plan) -> Mapping[str, str]:
+        assert plan.loop is not None
+        return {"loop": f"{source_hash(plan.loop)} {data_digest(plan.loop)}"}
+
     def facts(self, plan: Plan) -> Mapping[str, str]:
         """Scores hold for one outcome of the training and no other."""
         assert plan.loop is not None
         self.training = find_training(plan, plan.loop)
-        return {"training": self.training.stamp}
+        return {**plan.question, "training": self.training.stamp}
 
     def trained(self, job: Job) -> Job:
         assert self.training is not None
@@ -133,7 +137,7 @@ class QuantizationAware(Mode):
 def find_training(plan: Plan, loop: Loop) -> Training:
     """With its model where an earlier run left it."""
     source = source_hash(loop)
-    facts = json.dumps([plan.facts, source], sort_keys=True)
+    facts = json.dumps(plan.question, sort_keys=True)
     origin = hashlib.sha256(facts.encode()).hexdigest()[:32]
     folder = plan.workspace.folder
     stamp = known_stamp(folder, origin) if source is not None else None
@@ -152,7 +156,7 @@ def _earlier(plan: Plan, loop: Loop, origin: str, stamp: str) -> Training:
     model = trained_model(plan.backend, plan.source, folder, stamp)
     if plan.calibration is not None:
         return Training(loop, origin, stamp, model)
-    observed = load_observations(observations_path(folder, {**plan.facts, "training": stamp}))
+    observed = load_observations(observations_path(folder, {**plan.question, "training": stamp}))
     return Training(loop, origin, stamp, model, observed)
 
 
