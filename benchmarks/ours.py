@@ -16,16 +16,18 @@ from lpot.core.space import restrict
 SAMPLES = 20
 
 
-def quantized(net: Net, approach: Any = "static", samples: int = SAMPLES) -> Path:
+def quantized(
+    net: Net, approach: Any = "static", samples: int = SAMPLES, runtime: str = "onnx"
+) -> Path:
     """Everything the backend wants in INT8, saved; never cached: the code may have changed."""
-    backend = get_backend("onnx")
+    backend = get_backend(runtime)
     model = backend.load(net.path)
     recipe = restrict(backend.inspect(model, approach), ()).default()
     observations = None
     if approach != "dynamic":
         observations = backend.observe(model, net.feeds(samples), (0,))[0]
     built = backend.build(model, recipe, observations)
-    return backend.save(built, CACHE / f"{net.name}.ours-{approach}.onnx")
+    return backend.save(built, CACHE / f"{net.name}.ours-{runtime}-{approach}.onnx")
 
 
 def build_seconds(net: Net, builds: int = 20) -> dict[str, float]:

@@ -100,7 +100,8 @@ def _contestants(net: Net, folder: Path) -> list[Contestant]:
     found.append(_in_ort(f"ours @ {ORT}", static))
     if net.is_text:
         found.append(_in_ort(f"ours, dynamic @ {ORT}", ours.quantized(net, "dynamic")))
-    found += _in_openvino("ours", static)
+    built = ours.quantized(net, samples=_samples(net), runtime="openvino")
+    found += _in_openvino("ours", built)
     found.append(_auto(net, folder))
     return found
 
