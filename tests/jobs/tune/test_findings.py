@@ -86,6 +86,7 @@ def test_a_search_that_goes_on_measures_nothing_again(
             onnx_models.feeds(model),
             lambda given: 0.5 + 0.1 * len(given.graph.node),
             strategy=asking,
+            really=True,  # a made-up score
             workspace=tmp_path / "run",
             measure_speed=False,
         )
