@@ -112,6 +112,7 @@ def tune(task: Task) -> Outcome:
         except StopIteration:
             break
     search.try_suspects()
+    search.recall_rest()
     search.score_best_in_full()
     stopped = search.stopped or task.watch.requested or "the strategy has nothing left to try"
     trials = sorted(search.tried.values(), key=lambda trial: trial.number)
@@ -227,6 +228,21 @@ class _Search:
             self.run(suspects, last=True)
             self.stopped = self.stopped or why
 
+    def recall_rest(self) -> None:
+        """Whoever stops a rerun early still gets the best of what was known before."""
+        if not self.task.watch.requested and not self.task.watch.time_is_up:
+            return
+        for known in self.task.history.trials:
+            if known.accuracy is not None and known.recipe.digest not in self.begun:
+                self.begun.add(known.recipe.digest)
+                self._recall(known)
+
+    def _recall(self, known: Trial) -> None:
+        assert known.accuracy is not None
+        met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
+        met = met and (known.met or not self.task.goal.proven)
+        self._record_safely(replace(known, met=met, recalled=True), None)
+
     def fresh(self, batch: Sequence[Recipe], last: bool = False) -> Iterator[Numbered]:
         """The recipes that need work, as long as no limit is reached; known ones are recalled."""
         for recipe in batch:
@@ -240,9 +256,7 @@ class _Search:
             self.begun.add(recipe.digest)
             known = self.task.history.recall(recipe)
             if known is not None and known.accuracy is not None:
-                met = self.task.goal.is_met(known.accuracy, self.baseline.accuracy)
-                met = met and (known.met or not self.task.goal.proven)
-                self._record_safely(replace(known, met=met, recalled=True), None)
+                self._recall(known)
             elif self.task.history.is_deadly(recipe):
                 died = ProcessDied("its process crashed repeatedly: not retried")
                 self._record_safely(Trial.failed(self._take_number(), recipe, died, 0.0), None)
