@@ -218,7 +218,7 @@ assert load(folder / "conf.yaml").tuning.strategy.name == "once"
 images = demo_data().calib_images[:64]
 result = lpot.tune(
     str(demo_model_path()), [(images,)], lambda model: 0.5, 0.01,
-    strategy="once", workspace=folder, measure_speed=False,
+    strategy="once", workspace=folder, measure_speed=False, really=True,
 )
 assert result.evaluations == 2 and result.met, result
 """,

@@ -56,6 +56,7 @@ def test_tensors_and_events_are_kept(make: Any, tmp_path: Path) -> None:
         [DATA],
         lambda model: 1.0,
         0.5,
+        really=True,
         config={"tuning": {"diagnosis": True, "tensorboard": True}},
         workspace=tmp_path / "w",
         measure_speed=False,

@@ -41,7 +41,7 @@ def tune(
         is_low = any(node.op_type == "QuantizeLinear" for node in model.graph.node)
         return int(key, 16) / 16**16 if is_low else 2.0
 
-    options: dict[str, Any] = {"workspace": folder, "measure_speed": False}
+    options: dict[str, Any] = {"workspace": folder, "measure_speed": False, "trust_history": True}
     return lpot.tune(MODEL, DATA, judge, strategy="random", max_trials=trials, **options)
 
 

@@ -38,7 +38,8 @@ class Heard(Listener):
 before = signal.getsignal(signal.SIGINT)
 try:
     result = lpot.tune(model, onnx_models.feeds(model), judge, strategy="random", max_trials=6,
-                       workspace="ws", measure_speed=measure, listener=Heard())
+                       workspace="ws", measure_speed=measure, listener=Heard(),
+                       trust_history=True)
 finally:
     assert signal.getsignal(signal.SIGINT) is before
 print(json.dumps({"calls": calls, "met": result.met, "accuracy": result.accuracy,

@@ -121,7 +121,12 @@ def test_timeout_goes_on_after_the_first_success_and_zero_does_not(tune: Any) ->
 def test_timeout_is_per_run(tune: Any, clock: Any) -> None:
     model = onnx_models.mlp(layers=6)
     slow = Scores(1.0, 0.5, clock=clock, seconds=0.3)
-    options: dict[str, Any] = {"strategy": "random", "timeout": 0.7, "max_trials": 50}
+    options: dict[str, Any] = {
+        "strategy": "random",
+        "timeout": 0.7,
+        "max_trials": 50,
+        "trust_history": True,
+    }
     assert len(tune(model, evaluate=slow, **options).trials) == 2
     assert len(tune(model, evaluate=slow, **options).trials) == 5  # the baseline is known
 
@@ -129,7 +134,7 @@ def test_timeout_is_per_run(tune: Any, clock: Any) -> None:
 def test_max_trials_counts_recalled_trials_and_not_the_baseline(tune: Any) -> None:
     model = onnx_models.mlp(layers=6)
     scores = Scores(1.0, 0.5)
-    options: dict[str, Any] = {"evaluate": scores, "strategy": "random"}
+    options: dict[str, Any] = {"evaluate": scores, "strategy": "random", "trust_history": True}
     first = tune(model, max_trials=3, **options)
     assert (len(first.trials), scores.calls) == (3, 4)
     same = tune(model, max_trials=3, **options)

@@ -176,7 +176,8 @@ def judge(given):
     child.join(300)
     assert child.exitcode == -signal.SIGTERM, child.exitcode
     return 1.0
-result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False,
+                   really=True)
 print(result.met, [trial.error for trial in result.trials])
 """
 

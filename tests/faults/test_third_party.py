@@ -153,7 +153,12 @@ def test_resume_rules_and_recovery_work_without_a_ranking(tune: Any, registered:
         calls.append(candidate)
         return closeness(net)(candidate)
 
-    options: dict[str, Any] = {"framework": "toy", "goal": 1e-9, "keep_fp32": ["dense0"]}
+    options: dict[str, Any] = {
+        "framework": "toy",
+        "goal": 1e-9,
+        "keep_fp32": ["dense0"],
+        "trust_history": True,
+    }
     first = tune(net, DATA, judge, **options)
     assert first.met is False or not first.recipe.low_ops
     assert {key.name for key in first.recipe.ops} == {"dense1", "dense2"}

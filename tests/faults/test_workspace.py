@@ -30,7 +30,7 @@ def judge(given):
     pathlib.Path("started").touch()
     time.sleep(600)
     return 1.0
-lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False, really=True)
 """
 
 FULL_DISK = """
@@ -260,7 +260,7 @@ def judge(given):
     patience.wait_until(pathlib.Path("turned away").exists)
     return 1.0
 try:
-    result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False)
+    result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False, really=True)
     print("DONE", result.met)
 except lpot.LpotError as error:
     print("BUSY", error)

@@ -35,6 +35,7 @@ def run(folder: Path, trials: int, strategy: object, evaluate: object = scoring.
         max_trials=trials,
         workspace=folder,
         measure_speed=False,
+        trust_history=True,
     )
 
 

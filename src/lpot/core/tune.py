@@ -79,7 +79,6 @@ class Task(Bench):
     context: StrategyContext = field(default_factory=StrategyContext)  # what strategies may know
     executor: Executor = serial
     note: Callable[[str], None] = lambda text: None  # what the user should read in the end, too
-    unchanged: Callable[[], None] = lambda: None  # raises where the evaluation changed FP32
     baseline_runs: int = 1  # more than one shows how much the evaluation itself varies
     sense: Callable[[Score, Trial | None], None] = lambda baseline, trial: None  # raises, or not
 
@@ -136,7 +135,6 @@ def score_baseline(task: Task) -> Score:
     """FP32's score; the mean of several where the evaluation's own noise is asked for."""
     task.listener.phase("evaluating FP32")
     scores = [evaluated(task.evaluate, task.model) for _ in range(max(1, task.baseline_runs))]
-    task.unchanged()
     accuracies = [score.accuracy for score in scores]
     score = replace(scores[0], accuracy=sum(accuracies) / len(accuracies))
     for warning in (

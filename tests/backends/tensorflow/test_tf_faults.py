@@ -15,7 +15,7 @@ from backends.tensorflow.nets import Maker, graph_of, images, little, rows
 from lpot.backends.tensorflow import TensorflowBackend
 from lpot.backends.tensorflow.reading import freeze
 from lpot.backends.tensorflow.runtime import GraphDef, tf, v1
-from lpot.core.errors import CalibrationError, ConfigError, UnsupportedModel
+from lpot.core.errors import CalibrationError, ConfigError, EvaluationError, UnsupportedModel
 from lpot.core.results.result import Result
 
 BACKEND = TensorflowBackend()
@@ -54,9 +54,12 @@ def test_a_graph_that_is_quantized_already_says_so(tmp_path: Path) -> None:
     assert accuracy(again.model.graph) == pytest.approx(accuracy(first.model.graph), abs=0.02)
 
 
-def test_an_eval_func_that_ignores_its_graph_is_noticed(tmp_path: Path) -> None:
-    result = tuned(little(), images(2), tmp_path, lambda graph: 0.75)
-    assert any("using the model it is given" in note for note in result.notes)
+def test_an_eval_func_that_ignores_its_graph_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lpot.jobs.tune.sense.BLIND", True)
+    with pytest.raises(EvaluationError, match="must score the model that it is given"):
+        tuned(little(), images(2), tmp_path, lambda graph: 0.75)
 
 
 def test_misspelt_names_in_yaml_offer_the_nearest(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from lpot.core.files.untrusted import read_regular
+
 FORMAT = 1
 KINDS = ("header", "baseline", "begin", "leave", "trial", "interval", "forget")
 CHECK = b', "check": "'
@@ -75,8 +77,8 @@ class Found:
 def question_of(path: Path) -> Fingerprint | str | None:
     """Whose history lies there: the fingerprint in its header; its key alone where that is
     damaged; None where there is none, or where nobody can tell."""
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        for raw in stream:
+    with contextlib.suppress(OSError):
+        for raw in read_regular(path).splitlines():
             entry = read_line(raw)
             if isinstance(entry, str):
                 continue

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from lpot.core.errors import EvaluationError, WorkspaceBusy
+from lpot.core.errors import WorkspaceBusy
 from lpot.core.evaluation.evaluate import Evaluator
-from lpot.core.evaluation.identity import Identity, values_digest
+from lpot.core.evaluation.identity import Identity
 from lpot.core.evaluation.race import Race
 from lpot.core.evaluation.recheck import Answer, Known, Recheck, compare, part_of
 from lpot.core.evaluation.tally import MeanPieces
@@ -225,21 +224,6 @@ def _best_whole(job: Job, history: History) -> Trial | None:
     return recorded(history.info, history.baseline).best(whole)
 
 
-def _unchanged(job: Job) -> Callable[[], None]:
-    """Candidates are built from FP32 as it was given, not as an evaluation left it."""
-    given = job.request.eval_func is not None and job.model is job.source
-    before = values_digest(job.source.native) if given else None
-
-    def check() -> None:
-        if before is not None and values_digest(job.source.native) != before:
-            raise EvaluationError(
-                f"{job.request.door.evaluate} changed the FP32 model that it was given: let it "
-                "work on a copy (copy.deepcopy), or undo what it does"
-            )
-
-    return check
-
-
 def _task(
     job: Job,
     evaluator: Evaluator,
@@ -268,7 +252,6 @@ def _task(
         has_budget=job.limits.timeout > 0,
         listener=job.listener,
         note=job.add_note,
-        unchanged=_unchanged(job),
         baseline_runs=job.config.tuning.accuracy_criterion.baseline_runs,
         sense=Sense(job),
         proves=partial(proves, job),

@@ -21,7 +21,7 @@ from lpot.core.recipe import Recipe
 from lpot.core.trial import Score, Trial
 from lpot.core.tune import guarded
 from lpot.jobs.tune.job import Job
-from lpot.jobs.tune.request import Request
+from lpot.jobs.tune.request import SCRIPT, Request
 
 MOST_RELATIVE = 0.2  # of FP32's score: what may be lost without a question
 MOST_OF_RANGE = 0.5  # of the range of scores
@@ -71,6 +71,10 @@ class Sense:
             self._check_direction(baseline, trial)
 
     @property
+    def _blind(self) -> bool:
+        return BLIND or self.job.request.door is SCRIPT
+
+    @property
     def _who(self) -> str:
         return "the evaluation" if self.job.evaluator is None else self.job.evaluator.name
 
@@ -91,7 +95,7 @@ class Sense:
         """Ties are common and honest. What scores the same without any model is not."""
         evaluator = self.job.evaluator
         tied = score.accuracy == baseline.accuracy
-        if self.looked or not BLIND or not isinstance(evaluator, FunctionEvaluator):
+        if self.looked or not self._blind or not isinstance(evaluator, FunctionEvaluator):
             return
         self.looked = True  # a trial that scores otherwise has shown that the model is looked at
         if not tied:
@@ -101,7 +105,13 @@ class Sense:
             found = guarded(lambda: evaluator(blind))
             same = isinstance(found, Score) and found.accuracy == baseline.accuracy
             del found  # with what its traceback holds
-        if same:
+        if same and self.job.request.door is SCRIPT:  # as one of LPOT's own tutorials does
+            self.job.add_note(
+                f"warning: INT8 scored exactly the same as FP32 ({baseline.accuracy!r}), and so "
+                f"did an object that is not a model: is {self.job.request.door.evaluate} using "
+                "the model it is given?"
+            )
+        elif same:
             raise EvaluationError(
                 f"{evaluator.name} gives {baseline.accuracy!r} for FP32, for INT8, and for an "
                 "object that is not a model: it must score the model that it is given, not "
