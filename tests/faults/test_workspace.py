@@ -260,7 +260,8 @@ def judge(given):
     patience.wait_until(pathlib.Path("turned away").exists)
     return 1.0
 try:
-    result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False, really=True)
+    result = lpot.tune(model, onnx_models.feeds(model), judge, workspace="ws", measure_speed=False,
+                       really=True)
     print("DONE", result.met)
 except lpot.LpotError as error:
     print("BUSY", error)
