@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+pytest.importorskip("onnxruntime")
+
 import lpot
 import onnx_models
 from lpot.core.errors import EvaluationError
