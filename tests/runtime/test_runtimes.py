@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import lpot
+import onnx_models
 from lpot.backends import RUNTIMES, Entry, get_runtime
 from lpot.core.errors import BackendUnavailable, ConfigError
 from lpot.core.recipe import FP32, OpConfig, OpKey, Recipe, TensorConfig
@@ -234,6 +235,16 @@ def test_auto_times_the_runtimes_once_and_stays_with_its_choice(tmp_path: Path) 
         assert len(told) == 1 and "INT8 in ONNX Runtime" in told[0]
         assert result.met and result.runtime in ("onnxruntime", "openvino")
     assert all(trial.recalled for trial in result.trials), "the second run goes on from the first"
+    assert len(list(tmp_path.glob("runtime-*.json"))) == 1
+
+
+def test_another_model_in_the_folder_is_timed_itself(tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    options: dict[str, Any] = {"runtime": "auto", "workspace": tmp_path, "measure_speed": False}
+    for layers in (1, 2):
+        model = onnx_models.mlp(layers=layers)
+        lpot.tune(model, onnx_models.feeds(model), progress=False, **options)
+    assert len(list(tmp_path.glob("runtime-*.json"))) == 2
 
 
 def test_the_other_runtimes_are_measured_beside_the_best(

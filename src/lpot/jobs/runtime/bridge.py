@@ -76,7 +76,7 @@ def _exported(request: Request, home: Backend[Any], backend: Backend[Any]) -> Re
     batch = reader(loader.peek()).inputs
     request.listener.phase("exporting the model to ONNX")
     # By content: another model's run in the same folder must not write over it.
-    path = _folder(request, home.name) / f"{model.fingerprint()[:8]}.onnx"
+    path = folder_of(request, home.name) / "fp32" / f"{model.fingerprint()[:8]}.onnx"
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         model.export_onnx(path, batch)
@@ -110,11 +110,12 @@ def _exported(request: Request, home: Backend[Any], backend: Backend[Any]) -> Re
     )
 
 
-def _folder(request: Request, framework: str) -> Path:
+def folder_of(request: Request, framework: str) -> Path:
+    """Where what is made before the plan is kept: here, if the workspace is at a URL."""
     config = with_name(request.config, request.model)
     given = request.workspace or config.tuning.workspace.path
-    place = Path(given) if given else default_folder(framework, config.model.name)
-    return place / "fp32"
+    is_here = given is not None and "://" not in str(given)
+    return Path(str(given)) if is_here else default_folder(framework, config.model.name)
 
 
 class Fed:

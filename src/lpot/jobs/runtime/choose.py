@@ -17,23 +17,22 @@ from lpot.backends import get_runtime, installed_runtimes
 from lpot.core import words
 from lpot.core.cpu import probe
 from lpot.core.errors import LpotError
+from lpot.core.files.journal import key_of
 from lpot.core.files.timetable import keep, recall
-from lpot.core.files.workspace import default_folder
 from lpot.core.results.benchmark import BenchmarkResult, Measured, Settings
 from lpot.jobs.benchmark.api import benchmark
 from lpot.jobs.benchmark.contestant import Contestant
 from lpot.jobs.benchmark.entry import saved
 from lpot.jobs.benchmark.runtimes import title
-from lpot.jobs.runtime.bridge import AUTO, NATIVE, OWN, framework_of, in_runtime
+from lpot.jobs.runtime.bridge import AUTO, NATIVE, OWN, folder_of, framework_of, in_runtime
 from lpot.jobs.runtime.starts import ALIKE, candidates_of
-from lpot.jobs.settings import change_config, with_name
+from lpot.jobs.settings import change_config
 from lpot.jobs.tune.plan import make_plan
 from lpot.jobs.tune.request import Request
 
 SETTINGS = Settings(seconds=0.6)
 MOST = 1000  # batches of a loader that can be read once
 SAMPLES = 16  # that ranges are taken from, for timing alone
-PLACE = "runtime.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,16 +51,22 @@ def fastest(request: Request) -> Request:
         return in_runtime(request)
     if isinstance(request.calib, Iterator):  # it is read more than once now
         request = replace(request, calib=list(islice(request.calib, MOST)))
-    place = _folder(request) / PLACE
-    key = [probe().name, list(installed_runtimes())]
+    place = folder_of(request, framework_of(request)) / f"runtime-{_question(request)}.json"
     known = recall(place, dict)
-    if known is not None and known.get("key") == key:
+    if known is not None and known.get("runtime") in (NATIVE, *installed_runtimes()):
         return in_runtime(_for(_remarking(request, known["told"]), str(known["runtime"])))
     with TemporaryDirectory(prefix="lpot-runtimes-") as folder:
         found = list(_candidates(request, Path(folder)))
         chosen, told = _raced(request, found)
-    keep(place, {"key": key, "runtime": chosen.runtime, "told": told}, "the runtime chosen is")
+    keep(place, {"runtime": chosen.runtime, "told": told}, "the runtime chosen is")
     return _remarking(chosen.request, told)
+
+
+def _question(request: Request) -> str:
+    """What the choice holds for: this model, configuration and data, CPU and versions."""
+    plan = make_plan(_for(request, OWN.get(framework_of(request), NATIVE)))
+    versions = {name: str(get_runtime(name).versions()) for name in installed_runtimes()}
+    return key_of({**plan.facts, "cpu": probe().name, **versions})
 
 
 def _remarking(request: Request, told: Any) -> Request:
@@ -158,9 +163,3 @@ def _entered(request: Request, runtime: str, folder: Path) -> Candidate:
     inputs = None if plan.calibration is None else plan.calibration.first.inputs
     feed = tuple(inputs.values()) if isinstance(inputs, Mapping) else inputs
     return Candidate(runtime, request, tuple(made), feed)
-
-
-def _folder(request: Request) -> Path:
-    config = with_name(request.config, request.model)
-    given = request.workspace or config.tuning.workspace.path
-    return Path(given) if given else default_folder(framework_of(request), config.model.name)
